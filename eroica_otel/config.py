@@ -1,0 +1,133 @@
+"""Options of the worker side: one frozen dataclass, and the only place of the worker that reads the environment.
+
+Precedence: argument of ``instrument()`` > environment > default. A malformed variable never stops training: its default is
+used and ``problems`` says what was wrong and what would be right.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from eroica_otel.errors import ConfigError
+
+CAPTURE_MODES = ("light", "exact", "stacks")
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off", ""}
+
+
+def _boolean(text: str) -> bool:
+    low = text.strip().lower()
+    if low not in _TRUE | _FALSE:
+        raise ValueError("1 or 0")
+    return low in _TRUE
+
+
+def _number(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"a number from {low:g} to {high:g}") from None
+        if not low <= value <= high:
+            raise ValueError(f"a number from {low:g} to {high:g}")
+        return value
+
+    return parse
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"a whole number from {low} to {high}") from None
+        if not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _choice(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(" or ".join(values))
+        return text
+
+    return parse
+
+
+def _option(variable: str, default: Any, parse: Callable[[str], Any], text: str) -> Any:
+    return field(default=default, metadata={"variable": variable, "parse": parse, "help": text})
+
+
+def default_directory() -> str:
+    """Return the private folder under which workers of this user keep status files and captures."""
+    return os.path.join(tempfile.gettempdir(), f"eroica-{getpass.getuser() if os.name != 'posix' else os.getuid()}")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """What a worker does; every field is one line of the README's options table."""
+
+    disabled: bool = _option("EROICA_DISABLED", False, _boolean, "kill switch: nothing is hooked")
+    training_job: str = _option("EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's")
+    team: str = _option("EROICA_TEAM", "", str, "label team; else service.namespace of OTEL_RESOURCE_ATTRIBUTES")
+    role: str = _option("EROICA_ROLE", "", str, "workers of one role are compared; else all")
+    capture: str = _option("EROICA_CAPTURE", "light", _choice(*CAPTURE_MODES), "light, exact or stacks")
+    window_seconds: float = _option("EROICA_WINDOW_SECONDS", 20.0, _number(0.5, 600), "length of a window")
+    reference: bool = _option("EROICA_REFERENCE", True, _boolean, "take a reference window once after warm-up")
+    cooldown_seconds: float = _option("EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window")
+    degraded_ratio: float = _option("EROICA_DEGRADED_RATIO", 0.05, _number(0.01, 10), "rise of the iteration time that counts")
+    recent_iterations: int = _option("EROICA_RECENT_ITERATIONS", 50, _integer(10, 1000), "iterations in the recent mean (N)")
+    learn_repeats: int = _option("EROICA_LEARN_REPEATS", 10, _integer(3, 100), "repeats that define the iteration (M)")
+    event_budget: int = _option("EROICA_EVENT_BUDGET", 1_000_000, _integer(1000, 100_000_000), "most trace events in a window")
+    sampler_hertz: float = _option("EROICA_SAMPLER_HERTZ", 1000.0, _number(10, 10000), "stack samples per second in a window")
+    top_functions: int = _option("EROICA_TOP_FUNCTIONS", 50, _integer(1, 500), "functions kept per worker and window")
+    hold_seconds: float = _option("EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes")
+    helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
+    nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
+    nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")
+    directory: str = _option("EROICA_DIR", "", str, "private folder for status files and captures")
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str], **arguments: Any) -> WorkerConfig:
+        """Read EROICA_* of ``environment``; ``arguments`` (field names) win.
+
+        Raises:
+            ConfigError: an argument has an unknown name. A malformed variable does not raise: see ``problems``.
+        """
+        values: dict[str, Any] = {}
+        problems: list[str] = []
+        options = {item.name: item for item in fields(cls) if "variable" in item.metadata}
+        for name, option in options.items():
+            text = environment.get(option.metadata["variable"])
+            if text is None:
+                continue
+            try:
+                values[name] = option.metadata["parse"](text)
+            except ValueError as error:
+                problems.append(
+                    f"{option.metadata['variable']}={text!r} is not usable: give {error}; {option.default!r} is used"
+                )
+        unknown = sorted(set(arguments) - set(options))
+        if unknown:
+            raise ConfigError(f"instrument() has no option {', '.join(unknown)}; it has {', '.join(options)}")
+        values |= {name: value for name, value in arguments.items() if value is not None}
+        known = {option.metadata["variable"] for option in options.values()} | _OTHER_VARIABLES
+        problems += [
+            f"{name} is not an option of this version and does nothing"
+            for name in sorted(environment)
+            if name.startswith("EROICA_") and name not in known
+        ]
+        config = cls(**values, problems=tuple(problems))
+        return config if config.directory else replace(config, directory=default_directory())
+
+
+_OTHER_VARIABLES = {"EROICA_DEMO_FAULT"}

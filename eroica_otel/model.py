@@ -1,0 +1,357 @@
+"""Frozen types that cross the borders of stages. No I/O, no torch, no OpenTelemetry.
+
+Times named ``*_ns`` are int64 nanoseconds of the host's monotonic clock (``time.perf_counter_ns``) unless a name says
+``realtime``; ``*_seconds`` are float seconds. A missing measurement is None or NaN, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCHEMA = 1
+"""Version of the series and of the report contract."""
+
+KINDS = ("compute", "memory", "communication", "host", "python")
+"""Kinds of function, in the order in which a GPU job charges an instant (DESIGN: critical path)."""
+
+STATES = ("learning", "healthy", "degraded", "blocked", "paused", "finished", "unmatched")
+REASONS = ("reference", "degraded", "blocked", "manual", "periodic")
+OUTCOMES = ("sent", "failed", "skipped")
+SEVERITIES = ("info", "warning", "critical")
+
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a worker is: the labels that stand on each of its data points, and what joins it to other exporters."""
+
+    training_job: str
+    rank: int
+    host: str
+    team: str = ""
+    role: str = ""
+    world_size: int = 1
+    local_rank: int = 0
+    run_id: str = ""
+    restart: int = 0
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels of every data point of this worker (role is "" until it is known)."""
+        return {
+            "training_job": self.training_job,
+            "team": self.team,
+            "rank": str(self.rank),
+            "host": self.host,
+            "role": self.role,
+        }
+
+
+class Point(NamedTuple):
+    """One data point as Prometheus would show it: series name, labels, value."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One agreed profile: all workers, the same iterations.
+
+    Attributes:
+        id: Unix seconds of the decision.
+        reason: One of REASONS.
+        start: Number of the first iteration inside.
+        stop: Number of the first iteration after (exclusive).
+    """
+
+    id: int
+    reason: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What one collective function moved inside the window, per process group.
+
+    Attributes:
+        group: Name of the process group, "" when it cannot be known.
+        calls: Number of calls.
+        bytes: Bytes of this worker's input over all calls, None when the trace does not tell.
+        fastest_seconds: 5th percentile of the duration of a call.
+    """
+
+    group: str
+    calls: int
+    bytes: int | None
+    fastest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """(beta, mu, sigma) of one function at one worker in one window.
+
+    Attributes:
+        function_id: 12 hex digits of kind and identity, equal on all workers that run the same function.
+        function: Short name, at most 128 characters.
+        kind: One of KINDS.
+        family: Group inside the kind (gemm, collective, input, wait, gc, ...).
+        resource: What mu and sigma measure ("cpu", "nic", ...), "" where nothing was measured.
+        beta: Share of the window charged to the function, in [0, 1].
+        mu: Mean use of the resource while critical, in [0, 1]; None without samples.
+        sigma: Standard deviation of the same; None without samples.
+        noise_seconds: Standard deviation of its seconds per iteration over sub-windows (reference windows only).
+        peaks: 90th percentile of the rate by direction (nic_tx, nic_rx), communication only.
+        collectives: Per process group, communication only.
+        stack: Frames outermost first as "module:qualname:firstline", python only.
+    """
+
+    function_id: str
+    function: str
+    kind: str
+    family: str
+    resource: str
+    beta: float
+    mu: float | None = None
+    sigma: float | None = None
+    noise_seconds: float | None = None
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    collectives: tuple[Collective, ...] = ()
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWindow:
+    """Everything one worker reports about one window; the unit that travels to the localizer.
+
+    Attributes:
+        identity: The worker.
+        window_id: Unix seconds of the decision.
+        reason: One of REASONS.
+        seconds: Length of the window.
+        iterations: Whole iterations inside; 0 for a blocked window.
+        events: Trace events captured.
+        blocked_seconds: How long training stood still for stop and save.
+        end_timestamp_seconds: Unix time of the end, by the worker's own clock (to show, never to compare).
+        start_iteration: First iteration that was really profiled (a late worker starts later).
+        cpu_seconds: CPU time of the training thread in the window.
+        sampler_gap_seconds: Longest gap between two stack samples.
+        throttled_ratio: Share of the window in which the cgroup was throttled; None when unreadable.
+        run_delay_ratio: Share of the window in which the training thread waited for a core; None when unreadable.
+        stopped_seconds: Time the process was in state T during the window.
+        after_ratio: Iteration time after the window over the time before; None until it is known.
+        kinds: Charged share by kind, and "idle"; sums to 1.
+        floor: Smallest beta that was kept; a function that is absent had a share in [0, floor].
+        dropped: Functions that were cut by the budget.
+        patterns: By beta, largest first.
+        signature: Key of the learned loop (see DESIGN: Gamma), equal on workers of one job and over restarts.
+    """
+
+    identity: Identity
+    window_id: int
+    reason: str
+    seconds: float
+    iterations: int
+    patterns: tuple[Pattern, ...]
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    floor: float = 0.0
+    dropped: int = 0
+    events: int = 0
+    blocked_seconds: float = 0.0
+    end_timestamp_seconds: float = 0.0
+    start_iteration: int = 0
+    cpu_seconds: float | None = None
+    sampler_gap_seconds: float | None = None
+    throttled_ratio: float | None = None
+    run_delay_ratio: float | None = None
+    stopped_seconds: float = 0.0
+    after_ratio: float | None = None
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Raw material of one window on one worker, as it comes out of the training process.
+
+    Arrays are one-dimensional and sorted by time. ``stack_ids[i]`` is the stack seen at ``stack_ns[i]``; it indexes
+    ``stacks``, whose items index ``frames`` (outermost first). ``cpu_ns`` is the cumulative CPU time of the training
+    thread at ``stack_ns``. ``nic_tx``/``nic_rx`` are cumulative bytes at ``nic_ns``.
+
+    Attributes:
+        window: What was agreed.
+        start_ns: Start of the profiled stretch.
+        end_ns: End of the profiled stretch.
+        iteration_ns: Borders of the iterations inside, first = start, last = end; shape [iterations + 1].
+        realtime_offset_ns: realtime minus monotonic, at start and at end; traces carry realtime.
+        training_thread: Native id of the thread that trains.
+        trace: Path of the Kineto trace, "" in mode ``stacks``.
+        frames: (module, qualified name, file, first line of the function).
+        gc_ns: Start and end of each garbage collection of the process; shape [n, 2].
+        nic_peak_bytes: Link speed in bytes per second, None when unknown.
+        missing: Resources that could not be sampled, with the reason.
+    """
+
+    window: Window
+    identity: Identity
+    start_ns: int
+    end_ns: int
+    iteration_ns: NDArray[np.int64]
+    realtime_offset_ns: tuple[int, int]
+    training_thread: int
+    trace: str
+    frames: tuple[tuple[str, str, str, int], ...]
+    stacks: tuple[tuple[int, ...], ...]
+    stack_ns: NDArray[np.int64]
+    stack_ids: NDArray[np.int32]
+    cpu_ns: NDArray[np.int64]
+    gc_ns: NDArray[np.int64]
+    nic_ns: NDArray[np.int64]
+    nic_tx: NDArray[np.int64]
+    nic_rx: NDArray[np.int64]
+    nic_peak_bytes: float | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    blocked_seconds: float = 0.0
+    throttled_ratio: float | None = None
+    run_delay_ratio: float | None = None
+    stopped_seconds: float = 0.0
+    end_realtime_seconds: float = 0.0
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Trace events of one process as columns, all of shape [n], sorted by start.
+
+    Attributes:
+        start_ns: Start, monotonic nanoseconds.
+        end_ns: End, monotonic nanoseconds.
+        name: Index into ``names``.
+        category: Index into ``categories``.
+        thread: Thread or stream id.
+        names: Distinct event names.
+        categories: Distinct categories.
+        collectives: Per event index of a collective: (process group, bytes or None).
+        total: Complete ("X") events read, before any selection.
+    """
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    name: NDArray[np.int32]
+    category: NDArray[np.int32]
+    thread: NDArray[np.int64]
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    collectives: Mapping[int, tuple[str, int | None]]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged fault; the fields of the report contract (docs/report.md)."""
+
+    verdict: str
+    cause: str
+    domain: str
+    severity: str
+    confidence: str
+    scope: str
+    kind: str
+    function: str
+    function_id: str
+    stack: tuple[str, ...]
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    roles: tuple[str, ...]
+    impact_ratio: float
+    impact_seconds: float
+    expectation_distance: float | None
+    differential_distance: float | None
+    drift_distance: float | None
+    persistence: str
+    evidence: tuple[str, ...]
+    advice: str
+    link: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Workers that wait in one function for others."""
+
+    ranks: tuple[int, ...]
+    function: str
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDetail:
+    """One function over all ranks, for pictures: seconds per iteration in the order of ``Detail.ranks``.
+
+    NaN where a rank's patterns do not hold the function. ``median``, ``tolerance`` and ``reference`` are seconds per
+    iteration too (reference is NaN without one).
+    """
+
+    function_id: str
+    function: str
+    kind: str
+    seconds: tuple[float, ...]
+    cpu_seconds: tuple[float, ...]
+    median: float
+    tolerance: float
+    reference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """Facts beside the report contract that serve people; nothing is decided on them.
+
+    Attributes:
+        iteration_seconds: Median length of an iteration in the window.
+        reference_iteration_seconds: The same in the reference window, NaN without one.
+        window_seconds: Median length of the window.
+        iterations: Iterations in the window.
+        verdict_seconds: From the first pattern that arrived to the verdict.
+        ranks: Order of the columns below.
+        hosts: Host of each rank.
+        kinds: Seconds per iteration by kind (and "idle") of each rank.
+        functions: Those of the findings first, then the largest.
+        functions_seen: Distinct functions compared.
+        largest_difference: (function, rank, share of the iteration) furthest above its peers.
+        ruled_out: What was looked at and is not the cause, with its number.
+    """
+
+    iteration_seconds: float
+    reference_iteration_seconds: float
+    window_seconds: float
+    iterations: int
+    verdict_seconds: float
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    kinds: Mapping[str, tuple[float, ...]]
+    functions: tuple[FunctionDetail, ...]
+    functions_seen: int
+    largest_difference: tuple[str, int, float]
+    ruled_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdict on one window (docs/report.md); ``detail`` goes beside the contract under a key of its own."""
+
+    training_job: str
+    window_id: int
+    reason: str
+    workers_seen: int
+    workers_expected: int
+    missing_ranks: tuple[int, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    victims: tuple[Victims, ...] = ()
+    no_consensus: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    detail: Detail | None = None
