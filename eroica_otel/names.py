@@ -1,7 +1,8 @@
 """Every series: its name, type, unit, labels and help text. Nothing else in the project spells a metric name twice.
 
-``Metric.name`` is what Prometheus shows; ``Metric.instrument`` is the OpenTelemetry name from which every translation
-(Python pull exporter, Collector, Prometheus 3) arrives at that same name: see docs/series.md for the rules.
+``Metric.name`` is what Prometheus shows; ``Metric.instrument`` is the OpenTelemetry name. The unit's word stands in both:
+every translator (Python pull exporter, Collector, Prometheus 3) adds a unit only where it is missing, and one dot alone
+keeps an instrument from being the namespace of another.
 """
 
 from __future__ import annotations
@@ -42,9 +43,6 @@ class Metric:
     cpu_job: bool = True
 
 
-_SUFFIX = {"s": "_seconds", "By": "_bytes"}
-
-
 def _metric(
     name: str,
     type_: str,
@@ -55,9 +53,8 @@ def _metric(
     component: str = WORKER,
     cpu_job: bool = True,
 ) -> Metric:
-    stem = name.removesuffix("_total") if type_ == COUNTER else name
-    stem = stem.removesuffix(_SUFFIX.get(unit, "\0"))
-    return Metric(name, stem.replace("_", "."), unit, type_, labels, help_, component, cpu_job)
+    instrument = name.removesuffix("_total").replace("_", ".", 1)
+    return Metric(name, instrument, unit, type_, labels, help_, component, cpu_job)
 
 
 def _worker(
