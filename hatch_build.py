@@ -1,0 +1,18 @@
+"""Build hook: puts dashboards and rules into the wheel. Editable installs read them from the checkout instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ASSETS = {"grafana": "eroica_otel/_assets/grafana", "alerts/rules": "eroica_otel/_assets/alerts/rules"}
+
+
+class AssetsHook(BuildHookInterface[Any]):
+    """Copies the folders of ASSETS into the wheel; one that is missing fails the build."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the folders, except in an editable build, where a copy would go stale."""
+        if version != "editable":
+            build_data["force_include"].update(ASSETS)
