@@ -1,0 +1,60 @@
+"""What holds for every test: nothing is skipped, nothing stays hooked, and the end-to-end tests run last."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+E2E = Path(__file__).parent / "e2e"
+NOT_RUN = ("skipped", "xfailed", "xpassed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies in tests/e2e and move it to the end."""
+    for item in items:
+        if E2E in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+
+
+def _not_run(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return 0 if reporter is None else sum(len(reporter.stats.get(outcome, ())) for outcome in NOT_RUN)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that would be green although it left a test out."""
+    if session.exitstatus == pytest.ExitCode.OK and _not_run(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say why."""
+    if count := _not_run(config):
+        terminalreporter.write_line(f"{count} not run or expected to fail: this project allows neither", red=True)
+
+
+def _left_hooked() -> list[str]:
+    """Name what is not as torch made it; the look itself imports nothing."""
+    left = []
+    dataloader = sys.modules.get("torch.utils.data.dataloader")
+    if dataloader is not None:
+        following = dataloader._BaseDataLoaderIter.__next__
+        if type(following) is not FunctionType or following.__code__.co_filename != dataloader.__file__:
+            left.append("the input")
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    if optimizer is not None and (optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks):
+        left.append("the optimizer step")
+    return left
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_hooked() -> Iterator[None]:
+    """Fail a test after which torch is still hooked."""
+    yield
+    assert _left_hooked() == [], "still hooked after the test: close the handle of instrument()"
