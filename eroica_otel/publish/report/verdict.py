@@ -1,0 +1,212 @@
+"""The verdict of a report in sentences: what came out, what it costs, what it means. Takes a Report, gives text. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import Literal
+
+from eroica_otel.model import Finding, Report, Victims
+from eroica_otel.publish.report.words import (
+    capital,
+    duration,
+    listed,
+    location,
+    percent,
+    place,
+    plural,
+    ranks_text,
+    signed,
+    visible,
+)
+
+Outcome = Literal["finding", "quiet", "no_consensus", "not_enough"]
+
+CAUSE_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "gpu_throttled": "the GPU lowers its clock because of heat or a hardware limit",
+        "gpu_power_capped": "the GPU is held back by its power limit",
+        "gpu_memory_slow": "the GPU's memory is slower than its peers'",
+        "nvlink_degraded": "an NVLink connection inside the node is slow",
+        "pcie_degraded": "the PCIe connection of the GPU is slow",
+        "nic_degraded": "the network card or its cable is slow",
+        "link_flapping": "a network link goes down and comes back",
+        "network_congestion": "the network between the nodes is congested",
+        "collective_inefficient": "a collective operation is slow although every link is healthy",
+        "slow_input": "the input data arrives late",
+        "storage_slow": "the storage that holds the data is slow",
+        "cpu_starved": "the process does not get the CPU time it asks for",
+        "numa_misplaced": "the process runs far from its memory or its GPU",
+        "memory_pressure": "the node is short of memory",
+        "gc_pause": "Python's garbage collection stops the training thread",
+        "python_overhead": "Python code on the training thread keeps the CPU busy",
+        "host_sync": "the host waits for the GPU more often than it must",
+        "allocator_churn": "memory is allocated and freed again and again",
+        "load_imbalance": "this worker has more to compute than its peers",
+        "pipeline_imbalance": "one pipeline stage has more to do than the others",
+        "checkpoint_stall": "saving a checkpoint holds up the training",
+        "recompilation": "the model is compiled again during training",
+        "process_stopped": "the process is stopped",
+        "cpu_contention": "the machine has fewer free cores than the job needs",
+        "python_blocked": "Python code on the training thread waits for something outside it",
+        "hang_missing_rank": "a worker did not join a collective operation",
+        "hang_in_python": "a worker hangs in Python code",
+        "unknown": "the cause is not settled by what was measured",
+    }
+)
+"""Each cause of names.CAUSES as the second half of a sentence."""
+
+NO_CONSENSUS, NOT_ENOUGH = "no consensus", "not enough evidence"
+"""How the notes begin that say why a window was not judged."""
+
+
+def grave(report: Report) -> tuple[Finding, ...]:
+    """Return the findings above info: those that exit codes, alerts and headlines count."""
+    return tuple(finding for finding in report.findings if finding.severity != "info")
+
+
+def outcome(report: Report) -> Outcome:
+    """Return what kind of verdict this is; findings above info win over everything else."""
+    if grave(report):
+        return "finding"
+    if report.no_consensus:
+        return "no_consensus"
+    if not report.workers_seen or _note(report, NOT_ENOUGH):
+        return "not_enough"
+    return "quiet"
+
+
+def iteration_seconds(report: Report) -> float:
+    """Return the median length of an iteration in the window, NaN when the report does not tell."""
+    return math.nan if report.detail is None else report.detail.iteration_seconds
+
+
+def cost(finding: Finding, iteration: float) -> str:
+    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" when none is."""
+    seconds, share = finding.impact_seconds, finding.impact_ratio
+    if not math.isfinite(seconds):
+        return f"{percent(share)} of every iteration" if math.isfinite(share) else ""
+    whole = f"every {duration(iteration)} iteration" if iteration > 0 else "every iteration"
+    return f"{duration(seconds)} of {whole}" + (f" ({percent(share)})" if math.isfinite(share) else "")
+
+
+def headline(report: Report) -> str:
+    """Return the verdict in one sentence with its main number."""
+    kind = outcome(report)
+    if kind == "finding":
+        return _headline_finding(grave(report), iteration_seconds(report))
+    if kind != "quiet":
+        return capital(_sentence(unjudged(report)))
+    if report.findings:
+        return "No finding that calls for action."
+    return f"No finding: the {plural(report.workers_seen, 'worker')} behave alike."
+
+
+def explanation(report: Report) -> str:
+    """Return the sentence after the headline: the cause in plain words, or what was looked at, or why not judged."""
+    kind = outcome(report)
+    if kind == "finding":
+        return _explain(grave(report)[0])
+    if kind == "no_consensus":
+        functions = listed([function_name(report, identity) for identity in report.no_consensus[:5]])
+        return f"The workers fall into halves that differ in {functions}; neither half can be called the exception."
+    if kind == "not_enough":
+        return "Nobody is named on thin evidence."
+    return f"{capital(looked_at(report))}."
+
+
+def unjudged(report: Report) -> str:
+    """Return why there is no verdict: "no consensus: 1 of 2 nodes differs and there is no reference window"."""
+    start, default = NO_CONSENSUS, f"{NO_CONSENSUS}: the workers split evenly"
+    if outcome(report) == "not_enough":
+        start, default = NOT_ENOUGH, f"{NOT_ENOUGH}: no worker reported on this window"
+    return _note(report, start) or default
+
+
+def looked_at(report: Report) -> str:
+    """Return "4 workers, 42 functions, largest difference 1.8 % of the iteration (all_reduce, rank 1)"."""
+    parts = [plural(report.workers_seen, "worker")]
+    detail = report.detail
+    if detail is not None:
+        parts.append(plural(detail.functions_seen, "function"))
+        function, rank, share = detail.largest_difference
+        if function and math.isfinite(share):
+            who = f"{visible(function)}, rank {rank}" if rank >= 0 else visible(function)
+            parts.append(f"largest difference {percent(share)} of the iteration ({who})")
+    return ", ".join(parts)
+
+
+def function_name(report: Report, identity: str) -> str:
+    """Return the name of a function id as far as the report tells, else the id."""
+    functions = report.detail.functions if report.detail is not None else ()
+    return visible(next((one.function for one in functions if one.function_id == identity), identity))
+
+
+def waits(victims: Victims) -> str:
+    """Return "ranks 0, 1, 3 wait for rank 2 in all_reduce"."""
+    verb = "waits" if len(set(victims.ranks)) == 1 else "wait"
+    target = f" for {ranks_text(victims.waits_for)}" if victims.waits_for else ""
+    where = f" in {visible(victims.function)}" if victims.function else ""
+    return f"{ranks_text(victims.ranks)} {verb}{target}{where}"
+
+
+def persistence(finding: Finding) -> str:
+    """Return how long the finding has been there, "" for a single window."""
+    return {
+        "since_start": "present since the start of the job",
+        "rotating": "moves from worker to worker",
+    }.get(finding.persistence, "")
+
+
+def change(report: Report) -> str:
+    """Return "+28 % over the healthy reference of 166 ms", "" without a reference."""
+    detail = report.detail
+    if detail is None or not detail.reference_iteration_seconds > 0 or not math.isfinite(detail.iteration_seconds):
+        return ""
+    ratio = detail.iteration_seconds / detail.reference_iteration_seconds - 1
+    return f"{signed(percent(ratio))} over the healthy reference of {duration(detail.reference_iteration_seconds)}"
+
+
+def window_time(report: Report) -> str:
+    """Return when the window was decided, in UTC: "2025-11-24 15:33:20 UTC"; "" for an id that is no time."""
+    try:
+        return f"{datetime.fromtimestamp(report.window_id, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def missing(report: Report) -> str:
+    """Return "rank 3 sent nothing", "" when all reported."""
+    if report.missing_ranks:
+        return f"{ranks_text(report.missing_ranks)} sent nothing"
+    absent = report.workers_expected - report.workers_seen
+    return f"{plural(absent, 'worker')} sent nothing" if absent > 0 else ""
+
+
+def _headline_finding(findings: tuple[Finding, ...], iteration: float) -> str:
+    first = findings[0]
+    more = f" {capital(plural(len(findings) - 1, 'more finding'))} below." if len(findings) > 1 else ""
+    likely = "" if first.confidence == "high" else "probably "
+    price = cost(first, iteration)
+    if first.verdict == "job":
+        text = f"costs {price}" if price else "is slower than before"
+        return f"The whole job {likely}is affected: {location(first)} {text} on all workers alike.{more}"
+    verb = "cost" if len(set(first.ranks)) > 1 and first.scope not in ("node", "role") else "costs"
+    text = f"{verb} {price}" if price else f"{'hold' if verb == 'cost' else 'holds'} up the job"
+    return f"{capital(place(first))} {likely}{text}.{more}"
+
+
+def _explain(finding: Finding) -> str:
+    cause = CAUSE_WORDS.get(finding.cause, visible(finding.cause))
+    return f"{location(finding)}: {cause}." if finding.function else f"{capital(cause)}."
+
+
+def _note(report: Report, start: str) -> str:
+    return next((visible(note) for note in report.notes if note.lower().startswith(start)), "")
+
+
+def _sentence(text: str) -> str:
+    text = visible(text).strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
