@@ -1,0 +1,92 @@
+# Everything sets itself up: the first call makes .venv (a minute or two), later ones start at once.
+# Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+FAULT ?= python
+OUT ?= build/demo
+WINDOW ?= 5
+LOCK_PYTHONS ?= python3.11 python3.10
+
+BIN := .venv/bin
+MADE := .venv/.made-by-$(subst /,_,$(PYTHON))
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.toml
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint types contracts unit e2e format bench wheel oldest lock clean
+# What the caller's shell points Python at must not decide what is tested.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
+
+help: ## show this list
+	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+demo: $(READY) ## see it work: a real training, a real fault, the verdict (FAULT=python|input|none OUT=folder WINDOW=seconds)
+	@$(BIN)/eroica-otel demo --fault $(FAULT) --out $(OUT) --window $(WINDOW)
+
+test: lint types contracts unit e2e ## run all checks: lint, types, import contracts, unit and end-to-end tests
+	@echo "make test: lint, types, import contracts, unit tests and end-to-end tests passed"
+
+lint: $(READY) ## check style and format
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: $(READY) ## check types
+	@$(BIN)/mypy
+
+contracts: $(READY) ## check which part may import which
+	@$(BIN)/lint-imports --no-logo
+
+unit: $(READY) ## run the tests that need no training job
+	@$(BIN)/pytest -q -m "not e2e"
+
+e2e: $(READY) ## run the tests of the whole loop, with real training jobs
+	@$(BIN)/pytest -q -m e2e
+
+format: $(READY) ## put the code into its format
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(READY) ## run the benchmarks
+	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+wheel: $(READY) ## build wheel and sdist into dist/
+	@$(BIN)/python -m build --no-isolation --outdir dist
+
+oldest: $(READY) ## run the unit tests with the oldest dependencies that pyproject.toml allows (torch as locked)
+	@mkdir -p build
+	@$(BOUNDS) | grep -E '^(numpy|msgspec|wrapt|opentelemetry-.*|prometheus-client)==' > build/oldest.txt
+	@cat build/oldest.txt
+	@$(PYTHON) -m venv --clear build/oldest
+	@build/oldest/bin/python -m pip -qq install -c build/oldest.txt -e ".[dev,torch,hardware]" $$(grep '^torch==' requirements-dev.lock)
+	@build/oldest/bin/pytest -q -m "not e2e"
+
+lock: ## pin the development environment anew (LOCK_PYTHONS="newer older")
+	@$(PYTHON) .ci/lock.py $(LOCK_PYTHONS)
+
+setup: $(READY) ## only set up .venv
+	@echo "ready: $(BIN)"
+
+clean: ## remove .venv and everything that was built
+	@rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(MADE):
+	@command -v "$(PYTHON)" > /dev/null || { \
+	  echo "make: there is no $(PYTHON); name a Python of 3.10 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "make: $(PYTHON) is $$("$(PYTHON)" --version 2>&1); eroica-otel needs 3.10 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || { \
+	  echo "make: $(PYTHON) cannot make a virtual environment; add its venv module (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "setting up .venv (once; it downloads PyTorch) ..."
+	@"$(PYTHON)" -m venv --clear .venv
+	@touch $@
+
+# The lock holds every package, so the project itself needs no resolver and no isolated build.
+$(READY): $(MADE) requirements-dev.lock pyproject.toml hatch_build.py
+	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@$(PIP) check
+	@touch $@
