@@ -1,0 +1,298 @@
+"""The localizer job: deliveries in, verdicts and series out. Composition; what it decides is in jobstate.py.
+
+Rounds look which windows are due, judge each exactly once, keep references, end findings, write reports and publish.
+A failure in one stage is counted under its name, logged once per kind, and the service goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from eroica_otel import __version__, jobview
+from eroica_otel.errors import EroicaError
+from eroica_otel.jobstate import Patience, Sighting, after_sighting, after_verdict, is_due
+from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.publish.series import LocalizerStatus, job_points, localizer_points
+from eroica_otel.publish.serve import MetricsServer, Publication, Renderer
+from eroica_otel.query.journal import Journal
+from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.receiver import Receiver
+from eroica_otel.query.store import Arrived, Job, JobKey, Store
+from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of, replace_file
+from eroica_otel.webserver import Address
+
+STAGES = ("judge", "journal", "state", "report")
+"""Label ``stage`` of eroica_localizer_failures_total."""
+SHOWN_SECONDS = 3600.0
+"""A job that has been silent for this long leaves /metrics."""
+_JUDGED_KEPT = 64
+_RECORDS_KEPT = 128
+# A judge or a renderer that trips over one window must not end the service for all jobs.
+_OWN_ERRORS = (EroicaError, ArithmeticError, LookupError, TypeError, ValueError)
+
+logger = logging.getLogger(__name__)
+
+
+class Judge(Protocol):
+    """localize.judge: the workers' windows of one window id, and their reference, to a verdict."""
+
+    def __call__(
+        self, windows: Sequence[WorkerWindow], reference: Sequence[WorkerWindow] = (), *, expected: int
+    ) -> Report:
+        """Return the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What the localizer job is given.
+
+    Attributes:
+        listen: Address of the OTLP receiver.
+        metrics: Address of /metrics.
+        state: Folder for the journal, open findings and references.
+        outputs: Files that hold the newest verdict, each with what renders it.
+        renderers: Renderings that the metrics endpoint serves, by file ending.
+        thresholds: Thresholds in force, for publication.
+        round_seconds: Longest time between two looks.
+        patience: How long to wait for what.
+    """
+
+    listen: Address
+    metrics: Address
+    state: str
+    outputs: Mapping[str, Renderer] = field(default_factory=dict)
+    renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    round_seconds: float = 0.5
+    patience: Patience = field(default_factory=Patience)
+
+
+class Localizer:
+    """One running localizer; ``close`` frees its ports, files and lock."""
+
+    def __init__(
+        self,
+        options: JobOptions,
+        judge: Judge,
+        *,
+        progress: Callable[[str], None] = logger.info,
+        verdict: Callable[[Report], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the ports and the state folder; ``start`` restores and serves.
+
+        Raises:
+            ConfigError: the state folder or an address cannot be used.
+            DeliveryError: a port is taken.
+        """
+        self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
+        self._progress, self._verdict = progress, verdict
+        self._counts: Counter[str] = Counter()
+        self._logged: set[tuple[str, str]] = set()
+        self._shown: dict[tuple[JobKey, int], str] = {}
+        self._records: dict[JobKey, JobRecord] = {}
+        self._news = threading.Event()
+        self._store = Store()
+        self._started = clock()
+        self.receiver = Receiver(options.listen, self._accept)
+        try:
+            self.metrics = MetricsServer(options.metrics, options.renderers)
+            try:
+                self._folder = StateFolder(options.state)
+                self._journal = Journal(self._folder.journal)
+            except EroicaError:
+                self.metrics.stop()
+                raise
+        except EroicaError:
+            self.receiver.stop()
+            raise
+
+    def start(self) -> None:
+        """Restore windows, findings and references, publish them, and only then accept deliveries and be ready."""
+        self.metrics.start("eroica-metrics")
+        for record in self._folder.read():
+            # The clock of the earlier process says nothing about this one's.
+            life = replace(record.life, healthy_since=None)
+            self._records[record.team, record.training_job] = replace(record, life=life)
+        for window in self._journal.windows():
+            self._store.restore(window, self._clock())
+        self._guard("state", lambda: self._folder.prune(self._wall()))
+        windows = sum(len(job.windows) for job in self._store.jobs())
+        findings = len(self.open_findings())
+        if windows or findings:
+            self._progress(f"restored {windows} windows and {findings} open findings from {self._folder.path}")
+        self._publish(self._jobs())
+        self.receiver.start("eroica-otlp")
+
+    def run(self, stop: threading.Event) -> None:
+        """Make rounds until ``stop`` is set."""
+        while not stop.is_set():
+            self.round()
+            self._news.wait(self._options.round_seconds)
+            self._news.clear()
+
+    def wake(self) -> None:
+        """Make the next round now."""
+        self._news.set()
+
+    def round(self) -> None:
+        """Look once at everything: judge what is due, end what has ended, publish."""
+        before = dict(self._records)
+        jobs = self._jobs()
+        for job in jobs.values():
+            self._show(job)
+            for window_id in sorted(job.windows):
+                self._consider(job, job.windows[window_id])
+            self._look(job)
+        if self._records != before:
+            self._save()
+        self._publish(jobs)
+
+    def open_findings(self) -> tuple[Finding, ...]:
+        """Return the findings of all jobs that have not ended."""
+        return tuple(item.finding for record in self._records.values() for item in record.life.open)
+
+    def workers_seen(self) -> int:
+        """Return how many workers have delivered since the start."""
+        return sum(len(job.workers) for job in self._store.jobs())
+
+    def close(self) -> None:
+        """Stop both servers and write what is remembered."""
+        self.receiver.stop()
+        self.metrics.stop()
+        self._save()
+        self._journal.close()
+        self._folder.close()
+
+    def _accept(self, delivery: Delivery) -> None:
+        window = self._store.add(delivery, self._clock())
+        if window is not None:
+            self._journal.append(window)
+            self._news.set()
+
+    def _jobs(self) -> dict[JobKey, Job]:
+        """Return the jobs that deliver, and those that are only remembered."""
+        remembered = {key: Job(key, {}, {}, 0.0, self._started) for key in self._records}
+        return remembered | {job.key: job for job in self._store.jobs()}
+
+    def _record(self, key: JobKey) -> JobRecord:
+        return self._records.get(key) or JobRecord(*key)
+
+    def _show(self, job: Job) -> None:
+        """Say what has changed since the last round."""
+        lines = {(job.key, window_id): jobview.window_line(job, job.windows[window_id]) for window_id in job.windows
+                 if window_id not in self._record(job.key).judged}  # fmt: skip
+        if job.workers:
+            lines = {(job.key, 0): jobview.states_line(job)} | lines
+        for key, line in lines.items():
+            if self._shown.get(key) != line:
+                self._shown[key] = line
+                self._progress(line)
+
+    def _consider(self, job: Job, arrived: Arrived) -> None:
+        expected = jobview.expected_workers(job, arrived)
+        if arrived.window_id in self._record(job.key).judged:
+            return
+        if is_due(
+            len(arrived.windows), expected, first=arrived.first, latest=arrived.latest, spacing=job.spacing,
+            now=self._clock(), patience=self._options.patience,
+        ):  # fmt: skip
+            self._decide(job, arrived, expected)
+
+    def _decide(self, job: Job, arrived: Arrived, expected: int) -> None:
+        """Judge one window; it is not judged again, also when the judge fails."""
+        record = self._record(job.key)
+        record = replace(record, judged=(*record.judged, arrived.window_id)[-_JUDGED_KEPT:])
+        self._records[job.key] = record
+        self._shown.pop((job.key, arrived.window_id), None)
+        twice = jobview.doubles(job)
+        windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
+        if not windows:
+            self._failed("judge", "double", f"window {arrived.window_id} of {job.key[1]}: each rank has a double")
+            return
+        began = time.perf_counter()
+        reference = self._folder.reference(key_of(windows), self._wall())
+        try:
+            report = self._judge(windows, reference.windows if reference else (), expected=expected)
+        except _OWN_ERRORS as error:
+            self._failed("judge", type(error).__name__, f"window {arrived.window_id} of {job.key[1]}: {error!r}")
+            return
+        report = jobview.with_notes(report, twice, self._clock() - arrived.first)
+        self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows)
+        self._deliver(report)
+
+    def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow]) -> None:
+        if report.reason == "reference":
+            reference = Reference(key_of(windows), self._wall(), tuple(windows))
+            self._guard("state", lambda: self._folder.keep(reference))
+        found = tuple(jobview.opened(finding, report, windows) for finding in report.findings)
+        present = {window.identity.rank for window in windows}
+        self._records[record.team, record.training_job] = replace(
+            record,
+            life=after_verdict(record.life, report, found, present),
+            report=report,
+            success_timestamp_seconds=self._wall(),
+        )
+
+    def _deliver(self, report: Report) -> None:
+        for path, render in self._options.outputs.items():
+            self._guard("report", partial(_write, path, render, report))
+        if self._verdict is not None:
+            self._verdict(report)
+
+    def _look(self, job: Job) -> None:
+        record = self._record(job.key)
+        life = after_sighting(
+            record.life,
+            {rank: Sighting(worker.state, worker.last_seen) for rank, worker in job.workers.items()},
+            jobview.expected_workers(job),
+            last_seen=job.last_seen,
+            now=self._clock(),
+            patience=self._options.patience,
+        )
+        if life != record.life:
+            self._records[job.key] = replace(record, life=life)
+        if len(life.open) < len(record.life.open):
+            self._progress(f"{job.key[1]}: its findings have ended, it is healthy again or gone")
+
+    def _publish(self, jobs: Mapping[JobKey, Job]) -> None:
+        failures = {stage: self._counts[stage] for stage in STAGES}
+        failures["journal"] += self._journal.failures
+        status = LocalizerStatus(__version__, failures, self.receiver.requests(), self._options.thresholds)
+        points = localizer_points(status)
+        now = self._clock()
+        for key, job in jobs.items():
+            if now - job.last_seen < SHOWN_SECONDS:
+                points += job_points(jobview.job_status(self._record(key), job))
+        reports = {key: record.report for key, record in self._records.items() if record.report is not None}
+        self.metrics.publish(Publication(tuple(points), reports))
+
+    def _save(self) -> None:
+        newest = list(self._records.values())[-_RECORDS_KEPT:]
+        self._guard("state", lambda: self._folder.write(newest))
+
+    def _guard(self, stage: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except OSError as error:
+            self._failed(stage, f"{error.errno}", f"{error}; free some space or correct its rights")
+        except _OWN_ERRORS as error:
+            self._failed(stage, type(error).__name__, repr(error))
+
+    def _failed(self, stage: str, kind: str, text: str) -> None:
+        self._counts[stage] += 1
+        if (stage, kind) not in self._logged:
+            self._logged.add((stage, kind))
+            logger.warning("%s failed: %s (said once; counted in eroica_localizer_failures_total)", stage, text)
+
+
+def _write(path: str, render: Renderer, report: Report) -> None:
+    replace_file(path, render(report).encode())

@@ -1,0 +1,86 @@
+"""What the localizer says about a job: progress lines, what is published, notes on a verdict. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.publish.series import JobStatus, OpenFinding
+from eroica_otel.query.store import Arrived, Job
+from eroica_otel.statefolder import JobRecord
+
+
+def expected_workers(job: Job, arrived: Arrived | None = None) -> int:
+    """Return how many workers the job should have: the world size that its workers report, at least those seen."""
+    if arrived is not None:
+        reported = [window.identity.world_size for window in arrived.windows.values()]
+        return max([*reported, len(arrived.windows)])
+    return max([*(worker.identity.world_size for worker in job.workers.values()), len(job.workers)])
+
+
+def states_line(job: Job) -> str:
+    """Return one line on the workers of a job: "llm-7b: 4 of 4 workers; 3 healthy, 1 degraded"."""
+    states = Counter(worker.state or "starting" for worker in job.workers.values())
+    listed = ", ".join(
+        f"{count} {state}" for state, count in sorted(states.items(), key=lambda item: (-item[1], item[0]))
+    )
+    return f"{job.key[1]}: {len(job.workers)} of {expected_workers(job)} workers; {listed}"
+
+
+def window_line(job: Job, arrived: Arrived) -> str:
+    """Return one line on what arrived of a window."""
+    seen, expected = len(arrived.windows), expected_workers(job, arrived)
+    reason = next(iter(arrived.windows.values())).reason
+    return f"window {arrived.window_id} of {job.key[1]} ({reason}): patterns from {seen} of {expected} workers"
+
+
+def doubles(job: Job) -> dict[int, tuple[str, ...]]:
+    """Return the ranks that two live processes claim, each with those processes."""
+    return {rank: worker.duplicates for rank, worker in job.workers.items() if worker.duplicates}
+
+
+def with_notes(report: Report, twice: Mapping[int, Sequence[str]], verdict_seconds: float) -> Report:
+    """Return the verdict with what only the job knows: doubled ranks, and the time from the first pattern on."""
+    notes = tuple(
+        f"rank {rank} is reported by {len(processes)} live processes ({', '.join(processes)}) and is not judged; "
+        "give each job a name of its own (EROICA_TRAINING_JOB)"
+        for rank, processes in sorted(twice.items())
+    )
+    detail = report.detail and replace(report.detail, verdict_seconds=verdict_seconds)
+    return replace(report, notes=report.notes + notes, detail=detail)
+
+
+def opened(finding: Finding, report: Report, windows: Sequence[WorkerWindow]) -> OpenFinding:
+    """Return a finding with what its series need from the windows it was found in."""
+    victims = {rank for group in report.victims if set(group.waits_for) & set(finding.ranks) for rank in group.ranks}
+    families = (
+        pattern.family
+        for window in windows
+        for pattern in window.patterns
+        if pattern.function_id == finding.function_id
+    )
+    return OpenFinding(
+        finding=finding,
+        window_id=report.window_id,
+        reason=report.reason,
+        workers=tuple(window.identity for window in windows if window.identity.rank in finding.ranks),
+        victims=len(victims),
+        family=next(families, ""),
+    )
+
+
+def job_status(record: JobRecord, job: Job | None) -> JobStatus:
+    """Return what is published about a job; ``job`` is None while nothing came from it since the start."""
+    expected = expected_workers(job) if job is not None and job.workers else 0
+    return JobStatus(
+        training_job=record.training_job,
+        team=record.team,
+        expected=expected or (record.report.workers_expected if record.report else 0),
+        open=record.life.open,
+        report=record.report,
+        duplicates=sum(len(processes) for processes in doubles(job).values()) if job else 0,
+        success_timestamp_seconds=record.success_timestamp_seconds,
+        duration_seconds=record.duration_seconds,
+    )

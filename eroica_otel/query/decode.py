@@ -1,0 +1,182 @@
+"""Data points of one worker -> WorkerWindow: the inverse of export/points.py. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eroica_otel import names
+from eroica_otel.errors import QueryError
+from eroica_otel.model import Collective, Identity, Pattern, Point, WorkerWindow
+
+_BETA = names.PATTERN_BETA.name
+_BY_FUNCTION = {metric.name for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)}
+_BY_GROUP = {metric.name for metric in (names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST)}
+_LARGEST_COUNT = 2**53
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """Points of one worker, sorted by what they say."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    plain: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, float] = field(default_factory=dict)
+    functions: list[tuple[Mapping[str, str], float]] = field(default_factory=list)
+    values: dict[tuple[str, str], float] = field(default_factory=dict)
+    peaks: dict[str, dict[str, float]] = field(default_factory=dict)
+    groups: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    stacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    info: Mapping[str, str] = field(default_factory=dict)
+
+
+def decode(points: Iterable[Point]) -> WorkerWindow | None:
+    """Return the window that the points of ONE worker describe; None when they hold no window id.
+
+    Points that are not finite count as not measured. ``dropped`` stays 0: it travels as a counter over all windows.
+
+    Raises:
+        QueryError: a count is not a whole number that fits, or the length of the window is missing.
+    """
+    sheet = _sort(points)
+    window_id = sheet.plain.get(names.WINDOW_ID.name)
+    if window_id is None:
+        return None
+    if names.WINDOW_SECONDS.name not in sheet.plain:
+        raise QueryError(f"window {window_id:.0f} has no {names.WINDOW_SECONDS.name}; the worker's version is too old")
+    plain = sheet.plain
+    return WorkerWindow(
+        identity=_identity(sheet),
+        window_id=_count(plain, names.WINDOW_ID),
+        reason=sheet.reason,
+        seconds=plain[names.WINDOW_SECONDS.name],
+        iterations=_count(plain, names.WINDOW_ITERATIONS),
+        patterns=_patterns(sheet),
+        kinds=sheet.kinds,
+        floor=plain.get(names.PATTERN_FLOOR.name, 0.0),
+        events=_count(plain, names.WINDOW_EVENTS),
+        blocked_seconds=plain.get(names.WINDOW_BLOCKED.name, 0.0),
+        end_timestamp_seconds=plain.get(names.WINDOW_END.name, 0.0),
+        start_iteration=_count(plain, names.WINDOW_START),
+        cpu_seconds=plain.get(names.WINDOW_CPU.name),
+        sampler_gap_seconds=plain.get(names.WINDOW_GAP.name),
+        throttled_ratio=plain.get(names.WINDOW_THROTTLED.name),
+        run_delay_ratio=plain.get(names.WINDOW_RUN_DELAY.name),
+        stopped_seconds=plain.get(names.WINDOW_STOPPED.name, 0.0),
+        after_ratio=plain.get(names.WINDOW_AFTER.name),
+        signature=sheet.info.get("signature", ""),
+    )
+
+
+def identity(points: Iterable[Point]) -> Identity:
+    """Return who sent the points of one worker, with or without a window in them.
+
+    Raises:
+        QueryError: a count is not a whole number that fits.
+    """
+    return _identity(_sort(points))
+
+
+def _sort(points: Iterable[Point]) -> _Sheet:
+    sheet = _Sheet()
+    for point in points:
+        if not math.isfinite(point.value):
+            continue
+        sheet.labels = sheet.labels or point.labels
+        _place(sheet, point.name, point.labels, point.value)
+    return sheet
+
+
+def _place(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) -> None:
+    function_id = labels.get("function_id", "")
+    if name == _BETA:
+        sheet.functions.append((labels, value))
+    elif name in _BY_FUNCTION:
+        sheet.values[name, function_id] = value
+    elif name in _BY_GROUP:
+        sheet.groups.setdefault(function_id, {}).setdefault(labels.get("group", ""), {})[name] = value
+    elif name == names.PATTERN_PEAK.name:
+        sheet.peaks.setdefault(function_id, {})[labels.get("resource", "")] = value
+    elif name == names.FUNCTION_INFO.name:
+        sheet.stacks[function_id] = tuple(labels.get("stack", "").split(" > "))
+    else:
+        _place_fact(sheet, name, labels, value)
+
+
+def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) -> None:
+    if name == names.KIND_BETA.name:
+        sheet.kinds[labels.get("kind", "")] = value
+    elif name == names.WORKER_INFO.name:
+        sheet.info = labels
+    elif name == names.WINDOW_ID.name:
+        # A worker shows one window; should an SDK still hold the previous one, the newer counts.
+        if value >= sheet.plain.get(name, value):
+            sheet.plain[name], sheet.reason, sheet.labels = value, labels.get("reason", ""), labels
+    else:
+        sheet.plain[name] = value
+
+
+def _identity(sheet: _Sheet) -> Identity:
+    labels, info = sheet.labels, sheet.info
+    return Identity(
+        training_job=labels.get("training_job", ""),
+        rank=_whole(labels, "rank", ""),
+        host=labels.get("host", ""),
+        team=labels.get("team", ""),
+        role=labels.get("role", ""),
+        world_size=_count(sheet.plain, names.WORLD_SIZE, 1),
+        local_rank=_whole(info, "local_rank", "0"),
+        run_id=info.get("run_id", ""),
+        restart=_whole(info, "restart", "0"),
+    )
+
+
+def _whole(labels: Mapping[str, str], name: str, default: str) -> int:
+    text = labels.get(name) or default
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise QueryError(f"label {name}={text!r} is not a whole number; the points come from another program")
+    return int(text)
+
+
+def _count(values: Mapping[str, float], metric: names.Metric, default: int = 0) -> int:
+    value = values.get(metric.name, default)
+    if not 0 <= value <= _LARGEST_COUNT:
+        raise QueryError(f"{metric.name} is {value:g}, which no worker exports; the points come from another program")
+    return int(value)
+
+
+def _patterns(sheet: _Sheet) -> tuple[Pattern, ...]:
+    patterns = [_pattern(sheet, labels, beta) for labels, beta in sheet.functions]
+    return tuple(sorted(patterns, key=lambda pattern: pattern.beta, reverse=True))
+
+
+def _pattern(sheet: _Sheet, labels: Mapping[str, str], beta: float) -> Pattern:
+    function_id = labels.get("function_id", "")
+    return Pattern(
+        function_id=function_id,
+        function=labels.get("function", ""),
+        kind=labels.get("kind", ""),
+        family=labels.get("family", ""),
+        resource=labels.get("resource", ""),
+        beta=beta,
+        mu=sheet.values.get((names.PATTERN_MU.name, function_id)),
+        sigma=sheet.values.get((names.PATTERN_SIGMA.name, function_id)),
+        noise_seconds=sheet.values.get((names.PATTERN_NOISE.name, function_id)),
+        peaks=sheet.peaks.get(function_id, {}),
+        collectives=_collectives(sheet.groups.get(function_id, {})),
+        stack=sheet.stacks.get(function_id, ()),
+    )
+
+
+def _collectives(groups: Mapping[str, Mapping[str, float]]) -> tuple[Collective, ...]:
+    return tuple(
+        Collective(
+            group=group,
+            calls=_count(values, names.COLLECTIVE_CALLS),
+            bytes=_count(values, names.COLLECTIVE_BYTES) if names.COLLECTIVE_BYTES.name in values else None,
+            fastest_seconds=values.get(names.COLLECTIVE_FASTEST.name, math.nan),
+        )
+        for group, values in groups.items()
+    )

@@ -1,0 +1,213 @@
+"""Deliveries -> what is known now: the workers of each job and the newest windows. In memory, bounded, thread-safe.
+
+Times are those of the clock that is given in (monotonic seconds of this machine); no worker's clock is ever compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eroica_otel import names
+from eroica_otel.model import STATES, Identity, Point, WorkerWindow
+from eroica_otel.query.decode import decode, identity
+from eroica_otel.query.otlp import Delivery
+
+WINDOWS_KEPT = 16
+JOBS_KEPT = 64
+LIVE_SECONDS = 60.0
+"""Two processes are live at once when both delivered within this time."""
+_INTERVALS = 5
+
+JobKey = tuple[str, str]
+"""(team, training_job)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Latest state of one worker; ``state`` is "" until it says one."""
+
+    identity: Identity
+    state: str
+    last_seen: float
+    iterations: float | None
+    duplicates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """One window of a job: what came, and when the first and the latest of it came."""
+
+    window_id: int
+    windows: Mapping[int, WorkerWindow]
+    first: float
+    latest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything known about one job; ``spacing`` is the median time between two deliveries of a worker."""
+
+    key: JobKey
+    workers: Mapping[int, Worker]
+    windows: Mapping[int, Arrived]
+    spacing: float
+    last_seen: float
+
+
+@dataclass(slots=True)
+class _Process:
+    marks: dict[str, str]
+    last_seen: float
+
+
+@dataclass(slots=True)
+class _Worker:
+    identity: Identity
+    state: str = ""
+    iterations: float | None = None
+    last_seen: float = 0.0
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS))
+    processes: list[_Process] = field(default_factory=list)
+    clash: float | None = None
+
+
+@dataclass(slots=True)
+class _Window:
+    first: float
+    latest: float
+    windows: dict[int, WorkerWindow] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Job:
+    last_seen: float
+    workers: dict[int, _Worker] = field(default_factory=dict)
+    windows: OrderedDict[int, _Window] = field(default_factory=OrderedDict)
+
+
+class Store:
+    """The latest state per worker and the newest windows per job; what is too old is dropped, oldest first."""
+
+    def __init__(self, *, windows: int = WINDOWS_KEPT, jobs: int = JOBS_KEPT) -> None:
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[JobKey, _Job] = OrderedDict()
+        self._windows, self._most_jobs = windows, jobs
+
+    def add(self, delivery: Delivery, now: float) -> WorkerWindow | None:
+        """Take one delivery in; return the worker's window when this is the first time it is seen.
+
+        Raises:
+            QueryError: its labels or counts cannot come from a worker.
+        """
+        who = identity(delivery.points)
+        with self._lock:
+            job = self._job(who, now)
+            worker = job.workers.setdefault(who.rank, _Worker(who))
+            _refresh(worker, who, delivery.points, now)
+            _recognise(worker, _marks(who, delivery.process), now)
+            if _known(job, who.rank, delivery.points):
+                return None
+            window = decode(delivery.points)
+            return window if window is not None and self._keep(job, window, now) else None
+
+    def restore(self, window: WorkerWindow, now: float) -> None:
+        """Take in a window from the journal; its worker is not thereby alive."""
+        with self._lock:
+            self._keep(self._job(window.identity, now), window, now)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return a snapshot of every job."""
+        with self._lock:
+            return tuple(_snapshot(key, job) for key, job in self._jobs.items())
+
+    def _job(self, who: Identity, now: float) -> _Job:
+        key = (who.team, who.training_job)
+        job = self._jobs.setdefault(key, _Job(now))
+        job.last_seen = now
+        self._jobs.move_to_end(key)
+        while len(self._jobs) > self._most_jobs:
+            self._jobs.popitem(last=False)
+        return job
+
+    def _keep(self, job: _Job, window: WorkerWindow, now: float) -> bool:
+        if not (window.patterns or window.kinds or window.stopped_seconds):
+            # The patterns are stale already and the id is all that is left: nothing to judge.
+            return False
+        kept = job.windows.setdefault(window.window_id, _Window(now, now))
+        if window.identity.rank in kept.windows:
+            return False
+        kept.windows[window.identity.rank] = window
+        kept.latest = now
+        while len(job.windows) > self._windows:
+            job.windows.popitem(last=False)
+        return window.window_id in job.windows
+
+
+def _refresh(worker: _Worker, who: Identity, points: Iterable[Point], now: float) -> None:
+    for point in points:
+        if point.name == names.WORKER_STATE.name and point.value == 1 and point.labels["state"] in STATES:
+            worker.state = point.labels["state"]
+        elif point.name == names.ITERATIONS.name:
+            worker.iterations = point.value
+    if worker.last_seen:
+        worker.intervals.append(now - worker.last_seen)
+    worker.identity, worker.last_seen = who, now
+
+
+def _known(job: _Job, rank: int, points: Iterable[Point]) -> bool:
+    for point in points:
+        if point.name == names.WINDOW_ID.name:
+            kept = job.windows.get(int(point.value)) if 0 <= point.value < 2**53 else None
+            return kept is not None and rank in kept.windows
+    return True
+
+
+def _marks(who: Identity, process: Mapping[str, str]) -> dict[str, str]:
+    # Before the worker knows its run, its restart count says nothing either.
+    return {"host": who.host, "run_id": who.run_id, "restart": str(who.restart) if who.run_id else "", **process}
+
+
+def _recognise(worker: _Worker, marks: dict[str, str], now: float) -> None:
+    """Note which process speaks for the worker; a process that speaks again after another did is a duplicate.
+
+    A restart shows A A A B B B and never A again. Marks that one side does not know cannot tell two processes apart.
+    """
+    worker.processes = [process for process in worker.processes if now - process.last_seen <= LIVE_SECONDS]
+    for index, process in enumerate(worker.processes):
+        if all(not value or not process.marks[name] or value == process.marks[name] for name, value in marks.items()):
+            if index < len(worker.processes) - 1:
+                worker.clash = now
+            worker.processes.append(worker.processes.pop(index))
+            process.last_seen = now
+            process.marks |= {name: value for name, value in marks.items() if value}
+            return
+    worker.processes.append(_Process(marks, now))
+
+
+def _duplicates(worker: _Worker) -> tuple[str, ...]:
+    if worker.clash is None or worker.last_seen - worker.clash > LIVE_SECONDS or len(worker.processes) < 2:
+        return ()
+    return tuple(sorted(_describe(process.marks) for process in worker.processes))
+
+
+def _describe(marks: Mapping[str, str]) -> str:
+    pid = f" pid {marks['process.pid']}" if marks.get("process.pid") else ""
+    run = f" run {marks['run_id']}" if marks["run_id"] else ""
+    return f"{marks['host'] or 'unknown host'}{pid}{run}"
+
+
+def _snapshot(key: JobKey, job: _Job) -> Job:
+    workers = {
+        rank: Worker(worker.identity, worker.state, worker.last_seen, worker.iterations, _duplicates(worker))
+        for rank, worker in sorted(job.workers.items())
+    }
+    windows = {
+        window_id: Arrived(window_id, dict(window.windows), window.first, window.latest)
+        for window_id, window in sorted(job.windows.items())
+    }
+    spacings = [statistics.median(worker.intervals) for worker in job.workers.values() if worker.intervals]
+    return Job(key, workers, windows, statistics.median(spacings) if spacings else 0.0, job.last_seen)
