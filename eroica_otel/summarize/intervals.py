@@ -1,0 +1,117 @@
+"""Algebra of half-open intervals [start, end) in int64 nanoseconds; every array is one-dimensional. Pure numpy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+class Intervals(NamedTuple):
+    """Intervals that belong to functions.
+
+    Attributes:
+        start: Starts, shape [n].
+        end: Ends, shape [n].
+        function: Number of the function, shape [n].
+    """
+
+    start: Times
+    end: Times
+    function: Times
+
+    def take(self, index: NDArray[np.bool_] | Times) -> Intervals:
+        """Return the intervals that ``index`` selects."""
+        return Intervals(self.start[index], self.end[index], self.function[index])
+
+
+def nothing() -> Intervals:
+    """Return no interval."""
+    empty = np.zeros(0, np.int64)
+    return Intervals(empty, empty, empty)
+
+
+def join(*parts: Intervals) -> Intervals:
+    """Return the intervals of all parts."""
+    return Intervals(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else nothing()
+
+
+def clip(intervals: Intervals, start: int, end: int) -> Intervals:
+    """Return what lies inside [start, end); empty intervals vanish."""
+    low = np.clip(intervals.start, start, end)
+    high = np.clip(intervals.end, start, end)
+    return Intervals(low, high, intervals.function).take(high > low)
+
+
+def merge(intervals: Intervals) -> Intervals:
+    """Return the union per function: sorted by function and start, disjoint, touching ones joined."""
+    if not intervals.start.size:
+        return intervals
+    order = np.lexsort((intervals.start, intervals.function))
+    start, end, function = (column[order] for column in intervals)
+    # One running maximum serves all functions: each gets a stretch of its own on a longer axis.
+    lowest = start.min()
+    shift = function * (end.max() - lowest + 1) - lowest
+    reach = np.maximum.accumulate(end + shift)
+    first = np.empty(start.size, bool)
+    first[0] = True
+    first[1:] = (start + shift)[1:] > reach[:-1]
+    first[1:] |= function[1:] != function[:-1]
+    last = np.append(np.flatnonzero(first)[1:] - 1, start.size - 1)
+    return Intervals(start[first], (reach - shift)[last], function[first])
+
+
+def union(intervals: Intervals) -> Intervals:
+    """Return the union over all functions, under function 0."""
+    return merge(Intervals(intervals.start, intervals.end, np.zeros_like(intervals.start)))
+
+
+def length(intervals: Intervals) -> int:
+    """Return the summed length in nanoseconds."""
+    return int((intervals.end - intervals.start).sum())
+
+
+def per_function(intervals: Intervals, values: Times | Reals, functions: int) -> Reals:
+    """Return the sum of one value of each interval by function, shape [functions]."""
+    return np.bincount(intervals.function, weights=values, minlength=functions).astype(np.float64)
+
+
+def spread(count: Times) -> tuple[Times, Times]:
+    """Return (row, place in the row) of a ragged table whose row ``i`` has ``count[i]`` items."""
+    row = np.repeat(np.arange(count.size), count)
+    return row, np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+
+
+def subtract(intervals: Intervals, cover: Intervals) -> Intervals:
+    """Return the pieces of ``intervals`` outside ``cover`` (a union), in the same order, empty ones left out."""
+    if not cover.start.size or not intervals.start.size:
+        return intervals
+    far = np.iinfo(np.int64)
+    gap_start = np.append(far.min, cover.end)
+    gap_end = np.append(cover.start, far.max)
+    low = np.searchsorted(gap_end, intervals.start, side="right")
+    high = np.searchsorted(gap_start, intervals.end, side="left")
+    row, place = spread(np.maximum(high - low, 0))
+    gap = low[row] + place
+    pieces = Intervals(
+        np.maximum(intervals.start[row], gap_start[gap]),
+        np.minimum(intervals.end[row], gap_end[gap]),
+        intervals.function[row],
+    )
+    return pieces.take(pieces.end > pieces.start)
+
+
+def inside(spans: Intervals, borders: Times) -> Times:
+    """Return how many nanoseconds of disjoint, sorted ``spans`` lie in each of [borders[i], borders[i + 1])."""
+    if not spans.start.size:
+        return np.zeros(borders.size - 1, np.int64)
+    size = spans.end - spans.start
+    before = np.append(0, np.cumsum(size))
+    place = np.searchsorted(spans.start, borders, side="right") - 1
+    known = np.maximum(place, 0)
+    reached = np.where(place >= 0, np.minimum(borders - spans.start[known], size[known]), 0)
+    return np.diff(before[known] + reached)

@@ -1,0 +1,126 @@
+"""Capture of one window on one worker -> WorkerWindow: the pattern of each function, and the facts of the window.
+
+What the numbers say downstream: seconds per iteration of a function = beta x window / iterations, CPU seconds per
+iteration = that x mu of ``cpu``. See HOLD for what this asks of mu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from eroica_otel.model import Capture, Events, Pattern, WorkerWindow
+from eroica_otel.summarize.critical import Charged, charge
+from eroica_otel.summarize.intervals import Intervals, Reals, per_function
+from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_seconds
+from eroica_otel.summarize.readers.kineto import read
+from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
+from eroica_otel.summarize.transfers import collective_calls, link_peaks
+
+NANOSECONDS = 1e9
+
+
+def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD) -> WorkerWindow:
+    """Return everything this worker reports about the window; a reference window also carries noise levels.
+
+    Args:
+        top: Functions kept, by beta. ``floor`` is the smallest kept beta: an absent function had a share in [0, floor].
+        hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
+
+    Raises:
+        TraceError: the trace cannot be read.
+    """
+    events = read(capture.trace, capture.realtime_offset_ns) if capture.trace else _no_events()
+    charged = charge(capture, events)
+    beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
+    found = np.flatnonzero(beta > 0)
+    kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
+    return WorkerWindow(
+        identity=capture.identity,
+        window_id=capture.window.id,
+        reason=capture.window.reason,
+        seconds=(capture.end_ns - capture.start_ns) / NANOSECONDS,
+        iterations=max(capture.iteration_ns.size - 1, 0),
+        patterns=_patterns(capture, events, charged, beta, kept, hold),
+        kinds=_kinds(capture, charged),
+        floor=float(beta[kept[-1]]) if kept else 0.0,
+        dropped=found.size - len(kept),
+        events=events.total,
+        blocked_seconds=capture.blocked_seconds,
+        end_timestamp_seconds=capture.end_realtime_seconds,
+        start_iteration=capture.window.start,
+        cpu_seconds=_cpu_seconds(capture),
+        sampler_gap_seconds=_longest_gap(capture),
+        throttled_ratio=capture.throttled_ratio,
+        run_delay_ratio=capture.run_delay_ratio,
+        stopped_seconds=capture.stopped_seconds,
+        signature=capture.signature,
+    )
+
+
+def _no_events() -> Events:
+    times, numbers = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return Events(times, times, numbers, numbers, times, (), (), {}, 0)
+
+
+def _charged_ns(charged: Charged) -> Reals:
+    pieces = charged.pieces
+    return per_function(pieces, pieces.end - pieces.start, len(charged.functions))
+
+
+def _kinds(capture: Capture, charged: Charged) -> dict[str, float]:
+    window = max(capture.end_ns - capture.start_ns, 1)
+    return {kind: time / window for kind, time in (*charged.kind_ns.items(), ("idle", charged.idle_ns))}
+
+
+def _patterns(
+    capture: Capture, events: Events, charged: Charged, beta: Reals, kept: list[int], hold: Mapping[str, float]
+) -> tuple[Pattern, ...]:
+    resources = measure(capture, charged, hold)
+    calls = collective_calls(events, charged.event_function, capture.start_ns, capture.end_ns)
+    noise: Mapping[int, float] = {}
+    if capture.window.reason == "reference":
+        loud = [number for number in kept if beta[number] >= LEAST_BETA][:MOST_FUNCTIONS]
+        noise = noise_seconds(charged.pieces, loud, capture.iteration_ns)
+    patterns = []
+    for number in kept:
+        function = charged.functions[number]
+        use = resources.get(number, NOT_MEASURED)
+        patterns.append(
+            Pattern(
+                function_id=function.id,
+                function=function.name,
+                kind=function.kind,
+                family=function.family,
+                resource=use.resource,
+                beta=float(beta[number]),
+                mu=use.mu,
+                sigma=use.sigma,
+                noise_seconds=noise.get(number),
+                peaks=link_peaks(capture, _whole_time(events, charged, number)) if number in calls else {},
+                collectives=calls.get(number, ()),
+                stack=function.stack,
+            )
+        )
+    return tuple(patterns)
+
+
+def _whole_time(events: Events, charged: Charged, number: int) -> Intervals:
+    mine = charged.event_function == number
+    return Intervals(events.start_ns[mine], events.end_ns[mine], charged.event_function[mine])
+
+
+def _cpu_seconds(capture: Capture) -> float | None:
+    """Return the CPU time between the first and the last sample; None below two samples."""
+    if capture.cpu_ns.size < 2:
+        return None
+    return float(capture.cpu_ns[-1] - capture.cpu_ns[0]) / NANOSECONDS
+
+
+def _longest_gap(capture: Capture) -> float | None:
+    """Return the longest time without a stack sample, borders of the window included; None without samples."""
+    if not capture.stack_ns.size:
+        return None
+    inside = np.clip(capture.stack_ns, capture.start_ns, capture.end_ns)
+    return float(np.diff(inside, prepend=capture.start_ns, append=capture.end_ns).max()) / NANOSECONDS

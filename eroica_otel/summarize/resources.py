@@ -1,0 +1,74 @@
+"""Which resource each kind should be using, and mu and sigma of every function from the samples of it.
+
+On a CPU-only job compute uses ``cpu``: one core, by the training thread. Python and host calls always do. Communication
+uses ``nic``, in the direction that carried more while the function was charged. Nothing else is sampled by a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from eroica_otel.model import Capture
+from eroica_otel.summarize.critical import Charged
+from eroica_otel.summarize.shares import WHOLE, Use, charged_use, cumulative_use, mean_and_deviation
+
+HOLD: Mapping[str, float] = {"cpu": WHOLE, "nic": 0.8}
+"""Share of its use that the part of each piece behind mu and sigma holds.
+
+Of a link the shortest part with 80 % counts: transfers come in bursts. Of ``cpu`` the whole piece counts, so that
+beta x window x mu is CPU time: over an 80 % part a function that waits has the mu of its short busy moments, and the
+CPU seconds of a window add up to several times those of the thread (measured: docs/summary.md).
+"""
+CLOCK_STEP_NS = 1_000_000
+"""A step of the realtime clock beyond this leaves trace and samples without a common time: mu and sigma are missing."""
+ONE_CORE = 1e9
+"""Peak of the counter of CPU nanoseconds, per second."""
+
+
+class Measured(NamedTuple):
+    """mu and sigma of one function, and of which resource; "" and None where nothing was measured."""
+
+    resource: str
+    mu: float | None
+    sigma: float | None
+
+
+NOT_MEASURED = Measured("", None, None)
+
+
+def measure(capture: Capture, charged: Charged, hold: Mapping[str, float] = HOLD) -> dict[int, Measured]:
+    """Return what was measured, by number of the function; a function without samples is absent."""
+    before, after = capture.realtime_offset_ns
+    if capture.trace and abs(after - before) > CLOCK_STEP_NS:
+        return {}
+    links = ("communication",)
+    cores = ("python", "host") if charged.gpu else ("python", "compute")
+    return _of_kinds(charged, links, "nic", _directions(capture), hold["nic"]) | _of_kinds(
+        charged, cores, "cpu", [cumulative_use(capture.stack_ns, capture.cpu_ns, ONE_CORE)], hold["cpu"]
+    )
+
+
+def _directions(capture: Capture) -> list[Use | None]:
+    peak = capture.nic_peak_bytes
+    if not peak:
+        return []
+    return [cumulative_use(capture.nic_ns, counter, peak) for counter in (capture.nic_tx, capture.nic_rx)]
+
+
+def _of_kinds(
+    charged: Charged, wanted: tuple[str, ...], resource: str, uses: list[Use | None], hold: float
+) -> dict[int, Measured]:
+    """Return the functions of some kinds, each by the counter that rose most while it was charged."""
+    known = [use for use in uses if use is not None]
+    numbers = np.array([n for n, function in enumerate(charged.functions) if function.kind in wanted], np.int64)
+    if not known or not numbers.size:
+        return {}
+    pieces = charged.pieces.take(np.isin(charged.pieces.function, numbers))
+    count = len(charged.functions)
+    busiest = np.argmax([charged_use(use, pieces, count) for use in known], axis=0)
+    values = np.array([mean_and_deviation(use, pieces, count, hold) for use in known])
+    mu, sigma = values[busiest, :, np.arange(count)].T
+    return {n: Measured(resource, float(mu[n]), float(sigma[n])) for n in numbers.tolist() if not np.isnan(mu[n])}

@@ -1,0 +1,69 @@
+"""Calls of collectives and network samples -> what each collective moved, and how fast the link went meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eroica_otel.model import Capture, Collective, Events
+from eroica_otel.summarize.intervals import Intervals, Times, clip, inside, union
+
+BIN_NS = 5_000_000
+"""200 Hz: at 1 kHz idle samples between two bursts dominate, below 100 Hz the end of a slow link is named wrongly."""
+PEAK_QUANTILE = 0.9
+FASTEST_QUANTILE = 0.05
+
+
+def collective_calls(events: Events, event_function: Times, start: int, end: int) -> dict[int, tuple[Collective, ...]]:
+    """Return per function what its calls that begin in [start, end) moved, one item per process group."""
+    calls: dict[tuple[int, str], list[int]] = {}
+    for event, (group, _) in events.collectives.items():
+        if event_function[event] >= 0 and start <= events.start_ns[event] < end:
+            calls.setdefault((int(event_function[event]), group), []).append(event)
+    found: dict[int, tuple[Collective, ...]] = {}
+    for (function, group), members in sorted(calls.items()):
+        found[function] = (*found.get(function, ()), _collective(events, group, members))
+    return found
+
+
+def _collective(events: Events, group: str, members: list[int]) -> Collective:
+    seconds = (events.end_ns[members] - events.start_ns[members]) / 1e9
+    sizes = [events.collectives[event][1] for event in members]
+    known = [size for size in sizes if size is not None]
+    return Collective(
+        group=group,
+        calls=len(members),
+        bytes=sum(known) if len(known) == len(sizes) else None,
+        fastest_seconds=float(np.quantile(seconds, FASTEST_QUANTILE)),
+    )
+
+
+def link_peaks(capture: Capture, whole: Intervals) -> Mapping[str, float]:
+    """Return the 90th percentile of the link's rate per direction over ``whole``, as a share of its speed.
+
+    ``whole`` is all the time inside one collective function, not only its exposed part: exposed time misses a slow
+    link. Each bin of 5 ms counts by its overlap. Slightly above 1 is possible (headers, a token bucket); empty without
+    a known speed or samples.
+    """
+    if not capture.nic_peak_bytes or capture.nic_ns.size < 2:
+        return {}
+    first, last = int(capture.nic_ns[0]), int(capture.nic_ns[-1])
+    borders = np.arange(first, last + 1, BIN_NS)
+    weight = inside(union(clip(whole, first, int(borders[-1]))), borders)
+    if not weight.sum():
+        return {}
+    peak = capture.nic_peak_bytes * BIN_NS / 1e9
+    directions = {"nic_tx": capture.nic_tx, "nic_rx": capture.nic_rx}
+    return {
+        name: _weighted_quantile(np.diff(np.interp(borders, capture.nic_ns, counter)) / peak, weight)
+        for name, counter in directions.items()
+    }
+
+
+def _weighted_quantile(values: NDArray[np.float64], weight: Times) -> float:
+    """Return the smallest value that is not exceeded in PEAK_QUANTILE of the weight."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, PEAK_QUANTILE * reached[-1])])
