@@ -1,0 +1,99 @@
+"""The thread that talks to the store once a second, and may be lost for ever when the store's server freezes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from eroica_otel.agree.store import Store
+from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
+from eroica_otel.model import Window
+
+RETRY_SECONDS = 10.0
+
+
+class Poller:
+    """Publishes this rank's standing, takes part in decisions, and hands agreed windows over.
+
+    Attributes:
+        standing: What to publish; the owner replaces it at any time, None = nothing to say yet.
+        agreed: Windows agreed on and not yet taken by the owner.
+        errors: Calls that failed, and ``last_error``.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Store],
+        world_size: int,
+        window_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._connect = connect
+        self._world_size = world_size
+        self._window_seconds = window_seconds
+        self._clock = clock
+        self._wall = wall
+        self._store: Store | None = None
+        self._next_window = 0
+        self._retry_at = 0.0
+        self._answered = clock()
+        self._stopping = threading.Event()
+        self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
+        self.standing: Standing | None = None
+        self.agreed: deque[Window] = deque()
+        self.errors = 0
+        self.last_error = ""
+
+    def start(self) -> None:
+        self._runner.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end and give it two seconds: a thread inside torch must not meet the interpreter's end."""
+        self._stopping.set()
+        if self._runner.is_alive():
+            self._runner.join(timeout=2.0)
+
+    def silent_seconds(self) -> float:
+        """Return the time since the store answered."""
+        return max(0.0, self._clock() - self._answered - 2.0)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(1.0):
+            try:
+                self.poll()
+            except (OSError, RuntimeError, ValueError, TypeError) as error:
+                self.errors += 1
+                self.last_error = str(error).split("\n")[0]
+                self._store = None
+                self._retry_at = self._clock() + RETRY_SECONDS
+
+    def poll(self) -> None:
+        """One round; raises OSError, RuntimeError or ValueError when the store fails."""
+        if self._store is None:
+            if self._clock() < self._retry_at:
+                return
+            self._store = self._connect()
+        store, standing = self._store, self.standing
+        if standing is not None:
+            store.set(f"rank/{standing.rank}", standing.to_bytes())
+        self._take(store)
+        if standing is not None and standing.wants and not self.agreed:
+            self._decide(store, standing)
+            self._take(store)
+        self._answered = self._clock()
+
+    def _take(self, store: Store) -> None:
+        while (data := store.get(f"window/{self._next_window}")) is not None:
+            self._next_window += 1
+            self.agreed.append(window_from_bytes(data))
+
+    def _decide(self, store: Store, own: Standing) -> None:
+        answers = (store.get(f"rank/{rank}") for rank in range(self._world_size) if rank != own.rank)
+        standings = [own, *(Standing.from_bytes(data) for data in answers if data is not None)]
+        reason = wanted(standings, self._world_size)
+        if reason and reason == own.wants:
+            window = propose(standings, reason, self._window_seconds, self._wall())
+            store.first(f"window/{self._next_window}", window_to_bytes(window))

@@ -1,0 +1,115 @@
+"""Which iterations do all workers profile? Pure rules over what each rank says of itself; first come, first agreed.
+
+Each rank writes its Standing once a second. A rank that wants a window reads all standings and, when enough want the same,
+proposes one; the store keeps the first proposal. No clock is compared: a window is a range of iterations.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from eroica_otel.model import Window
+
+LEAD_SECONDS = 3.0
+"""Between proposal and start: a standing is up to 1 s old, and every rank must have polled once more."""
+FEWEST_ITERATIONS = 2
+REFERENCE_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one rank says of itself.
+
+    Attributes:
+        rank: Its rank.
+        iteration: Updates so far.
+        period_seconds: Its recent iteration time.
+        most_iterations: Longest window that its event budget and memory allow, in iterations.
+        wants: Reason of the window it wants, "" for none.
+        wants_since_seconds: How long it has wanted it.
+    """
+
+    rank: int
+    iteration: int
+    period_seconds: float
+    most_iterations: int
+    wants: str = ""
+    wants_since_seconds: float = 0.0
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Standing:
+        return cls(**json.loads(data))
+
+
+def window_to_bytes(window: Window) -> bytes:
+    return json.dumps(asdict(window)).encode()
+
+
+def window_from_bytes(data: bytes) -> Window:
+    return Window(**json.loads(data))
+
+
+def wanted(standings: Iterable[Standing], world_size: int) -> str:
+    """Return the reason that enough ranks stand for now, "" for none.
+
+    manual: one is enough. degraded: half of the ranks that report, because a slow rank slows all of a synchronous job.
+    reference: all ranks, or half of those that report when one has waited for a minute.
+    """
+    seen = list(standings)
+    by_reason = {reason: [s for s in seen if s.wants == reason] for reason in ("manual", "degraded", "reference")}
+    if by_reason["manual"]:
+        return "manual"
+    half = math.ceil(len(seen) / 2)
+    if by_reason["degraded"] and len(by_reason["degraded"]) >= half:
+        return "degraded"
+    reference = by_reason["reference"]
+    patient = any(s.wants_since_seconds >= REFERENCE_PATIENCE_SECONDS for s in reference)
+    if len(reference) >= world_size or (patient and len(reference) >= half):
+        return "reference"
+    return ""
+
+
+def propose(standings: Iterable[Standing], reason: str, window_seconds: float, now_seconds: float) -> Window:
+    """Return the window to propose: it starts after every rank has heard of it and fits every rank's budget.
+
+    Args:
+        standings: Of the ranks that report; at least one.
+        reason: One of model.REASONS.
+        window_seconds: Wanted length.
+        now_seconds: Unix time; becomes the window's id.
+    """
+    seen = list(standings)
+    period = max(max(s.period_seconds for s in seen), 1e-6)
+    start = max(s.iteration for s in seen) + math.ceil(LEAD_SECONDS / period) + 1
+    length = min(math.ceil(window_seconds / period), min(s.most_iterations for s in seen))
+    return Window(int(now_seconds), reason, start, start + max(FEWEST_ITERATIONS, length))
+
+
+class Cooldown:
+    """Rest between degraded windows; doubles while the next one finds the job just as slow as the last did."""
+
+    def __init__(self, seconds: float) -> None:
+        self._base = seconds
+        self._seconds = seconds
+        self._until = 0.0
+        self._level: float | None = None
+
+    def over(self, now_seconds: float) -> bool:
+        return now_seconds >= self._until
+
+    def begin(self, now_seconds: float, recent_seconds: float) -> None:
+        """Start the rest after a degraded window taken at the iteration time ``recent_seconds``."""
+        same = self._level is not None and abs(recent_seconds / self._level - 1) < 0.05
+        self._seconds = min(self._seconds * 2, 24 * 3600.0) if same else self._base
+        self._level = recent_seconds
+        self._until = now_seconds + self._seconds
+
+    def reset(self) -> None:
+        """Forget the level, because the job has been healthy in between."""
+        self._level = None

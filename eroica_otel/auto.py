@@ -1,0 +1,5 @@
+"""The one line: ``import eroica_otel.auto`` watches the training of this process."""
+
+from eroica_otel.plugin import instrument
+
+HANDLE = instrument()

@@ -1,0 +1,119 @@
+"""Iteration periods -> is this job slower than it was? Pure.
+
+The published rule (mean of the recent N = 50 iterations more than 5 % above the recent shortest, EROICA, NSDI'26) is on for
+ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the MEDIAN of the
+N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations (docs/method.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+HISTORY_ITERATIONS = 1000
+HISTORY_SECONDS = 1800.0
+MOST_MEANS = 50_000
+STANDARD_ERRORS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the rule sees.
+
+    Attributes:
+        baseline_seconds: Median of the N-iteration means before the recent N; NaN until there are 2 N iterations.
+        recent_seconds: Mean of the recent N; NaN before.
+        ratio: Rise of recent over baseline, 0.28 = 28 % slower; NaN before.
+        standing: The rise passed both tests for N/2 iterations and still does.
+    """
+
+    baseline_seconds: float
+    recent_seconds: float
+    ratio: float
+    standing: bool
+
+
+class Detector:
+    """Takes one period after the other and says whether the iteration time has degraded."""
+
+    def __init__(self, recent: int = 50, ratio: float = 0.05) -> None:
+        self._n = recent
+        self._ratio = ratio
+        self._block = max(1, recent // 5)
+        self._sums: deque[float] = deque([0.0], maxlen=recent + 1)
+        self._blocks: deque[tuple[float, float]] = deque()
+        self._block_sum = 0.0
+        self._means: deque[tuple[float, float]] = deque()
+        self._elapsed = 0.0
+        self._held = 0
+        self._baseline = float("nan")
+        self._error = float("inf")
+        self.count = 0
+        self.level = Level(float("nan"), float("nan"), float("nan"), False)
+
+    def add(self, period_seconds: float) -> Level:
+        """Take the next timed iteration; return the level after it."""
+        self.count += 1
+        self._elapsed += period_seconds
+        self._sums.append(self._sums[-1] + period_seconds)
+        self._block_sum += period_seconds
+        if self.count >= self._n and self.count % self._block == 0:
+            self._means.append((self._elapsed, self._recent()))
+        if self.count % self._block == 0:
+            self._blocks.append((self._elapsed, self._block_sum / self._block))
+            self._block_sum = 0.0
+            self._forget()
+            self._remember()
+        if self.count >= 2 * self._n:
+            self.level = self._judge()
+        return self.level
+
+    def _recent(self) -> float:
+        return (self._sums[-1] - self._sums[0]) / self._n
+
+    def _forget(self) -> None:
+        keep = HISTORY_ITERATIONS // self._block
+        for history in (self._means, self._blocks):
+            while len(history) > keep and (
+                self._elapsed - history[0][0] > HISTORY_SECONDS or len(history) > MOST_MEANS
+            ):
+                history.popleft()
+
+    def _remember(self) -> None:
+        """Work baseline and error out anew; once a block, because they hardly move in between and cost 0.2 ms."""
+        delay = self._n // self._block
+        older = np.array([mean for _, mean in self._means])[: max(0, len(self._means) - delay)]
+        if older.size:
+            self._baseline = float(np.median(older))
+            self._error = self._standard_error(delay)
+
+    def _judge(self) -> Level:
+        recent = self._recent()
+        rise = recent - self._baseline
+        significant = rise > max(self._ratio * self._baseline, STANDARD_ERRORS * self._error)
+        self._held = self._held + 1 if significant else 0
+        return Level(self._baseline, recent, rise / self._baseline, self._held >= self._n // 2)
+
+    def _standard_error(self, delay: int) -> float:
+        """Return the standard error of an N-mean, from means of blocks before the recent N.
+
+        Iterations are autocorrelated, so that independent errors are too small: blocks of N/5 and, once there are
+        five, of N. Spread is taken from successive differences (von Neumann 1941), which one past change of level
+        moves little.
+        """
+        blocks = np.array([mean for _, mean in self._blocks])[: len(self._blocks) - delay]
+        errors = [_successive_deviation(blocks) / delay**0.5]
+        whole = blocks[len(blocks) % delay :].reshape(-1, delay).mean(axis=1)
+        if len(whole) >= 5:
+            errors.append(_successive_deviation(whole))
+        return max(errors)
+
+
+def _successive_deviation(values: NDArray[np.float64]) -> float:
+    """Return the standard deviation of ``values`` [n] from successive differences; infinite below 3 values."""
+    if len(values) < 3:
+        return float("inf")
+    return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2))

@@ -1,0 +1,233 @@
+"""The helper process of one worker: reads its status file and captures, summarises, exports. Composition only; no torch.
+
+``python -m eroica_otel.helper FOLDER PARENT_PID`` is started by spawn.py and ends when the worker does, after a last delivery.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from eroica_otel.config import WorkerConfig
+from eroica_otel.errors import EroicaError
+from eroica_otel.export.board import Board
+from eroica_otel.export.budget import fit
+from eroica_otel.export.instruments import create, record
+from eroica_otel.export.outlet import Outlet
+from eroica_otel.export.points import window_points
+from eroica_otel.export.standing import standing_points
+from eroica_otel.hardware import host
+from eroica_otel.model import WorkerWindow
+from eroica_otel.profile import samples
+from eroica_otel.spawn import CONFIG_FILE
+from eroica_otel.status import STATUS_FILE, Status, StatusReader
+from eroica_otel.summarize.pattern import summarize
+
+LOGGER = logging.getLogger("eroica_otel.helper")
+TICK_SECONDS = 0.1
+REFRESH_SECONDS = 1.0
+SUMMARIES_AT_A_TIME = 2
+LAST_DELIVERY_SECONDS = 5.0
+
+
+@contextmanager
+def summary_slot(directory: Path) -> Iterator[None]:
+    """Hold one of the node's two places for a summary, so that eight workers do not summarise on the trainers' cores."""
+    files = [(directory / f"summary-{number}.lock").open("w") for number in range(SUMMARIES_AT_A_TIME)]
+    try:
+        while not any(_lock(file.fileno()) for file in files):
+            time.sleep(TICK_SECONDS)
+        yield
+    finally:
+        for file in files:
+            file.close()
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class Stops:
+    """When the trainer was stopped (state T), seen 10 times a second from outside, because it cannot say so itself."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int]] = []
+        self._since: int | None = None
+
+    def see(self, state: str | None, now_ns: int) -> None:
+        """Take the process' state at ``now_ns``."""
+        if state in ("T", "t"):
+            self._since = self._since if self._since is not None else now_ns
+        elif self._since is not None:
+            self._spans = [*self._spans[-99:], (self._since, now_ns)]
+            self._since = None
+
+    def seconds(self, start_ns: int, end_ns: int) -> float:
+        """Return the stopped time inside [start_ns, end_ns]."""
+        return sum(max(0, min(end, end_ns) - max(start, start_ns)) for start, end in self._spans) / 1e9
+
+
+class Helper:
+    """Everything the helper knows; ``tick`` is one round of 0.1 s."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        config = json.loads((folder / CONFIG_FILE).read_text())
+        self._config = WorkerConfig(**config | {"problems": tuple(config["problems"])})
+        self._folder = folder
+        self._environment = environment
+        self._reader: StatusReader | None = None
+        self._status: Status | None = None
+        self._board = Board()
+        self._outlet: Outlet | None = None
+        self._stops = Stops()
+        self._failures: Counter[str] = Counter()
+        self._windows: Counter[str] = Counter()
+        self._missing: dict[str, str] = {}
+        self._dropped = 0
+        self._shown_at = 0.0
+        self._shown_ns = 0
+        self._refreshed = 0.0
+
+    def tick(self) -> None:
+        """Read the status, take a finished capture if there is one, renew the board once a second."""
+        if self._reader is None:
+            if not (self._folder / STATUS_FILE).exists():
+                return
+            self._reader = StatusReader(self._folder / STATUS_FILE)
+        seen = self._reader.read()
+        if seen is not None:
+            self._status = seen[0]
+            if self._outlet is None and self._status.last_update_seconds is not None:
+                self._open()
+            if self._outlet is not None:
+                record(self._histograms, self._status.identity.labels(), seen[2])
+        if self._status is not None:
+            self._stops.see(host.process_state(self._status.pid), time.perf_counter_ns())
+        for path in sorted(self._folder.glob("window-*/" + samples.META)):
+            self._take(path.parent)
+        if time.monotonic() - self._refreshed >= REFRESH_SECONDS:
+            self._refresh()
+
+    def _open(self) -> None:
+        assert self._status is not None
+        self._outlet = Outlet(self._environment, self._status.identity, self._status.pid, self._failed)
+        self._histograms = create(self._outlet.meter(), self._board)
+        self._refresh()
+        self._outlet.start()
+
+    def _failed(self, stage: str, text: str) -> None:
+        self._failures[stage] += 1
+        if self._failures[stage] == 1 or stage == "delivery":
+            rank = self._status.identity.rank if self._status is not None else "?"
+            LOGGER.warning("eroica_otel: rank %s: %s; training is not affected", rank, text)
+
+    def _take(self, folder: Path) -> None:
+        """Summarise the capture in ``folder``, show it, push it, delete it."""
+        reason = "unknown"
+        try:
+            capture = samples.read(folder)
+            reason = capture.window.reason
+            if capture.window.id:
+                with summary_slot(self._folder.parent):
+                    window = summarize(capture, self._config.top_functions)
+                self._missing = dict(capture.missing)
+                self._show(self._complete(window, capture.start_ns, capture.end_ns))
+        except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, MemoryError) as error:
+            self._failed("summarize", f"{folder.name} could not be summarised: {error}")
+            self._windows[f"{reason} failed"] += 1
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _complete(self, window: WorkerWindow, start_ns: int, end_ns: int) -> WorkerWindow:
+        """Add what only the helper saw, and cut what the budget does not allow."""
+        fitted = fit(replace(window, stopped_seconds=self._stops.seconds(start_ns, end_ns)))
+        self._dropped += fitted.dropped
+        return fitted
+
+    def _show(self, window: WorkerWindow) -> None:
+        self._windows[f"{window.reason} sent"] += 1
+        self._refresh()
+        self._board.show(window_points(window))
+        self._shown_at, self._shown_ns = time.monotonic(), time.perf_counter_ns()
+        if self._outlet is not None:
+            self._outlet.push_now()
+
+    def _refresh(self) -> None:
+        self._refreshed = time.monotonic()
+        if self._status is None:
+            return
+        windows = Counter(self._status.windows) + self._windows
+        self._board.stand(
+            standing_points(
+                self._status,
+                deliveries=self._outlet.counts() if self._outlet is not None else {},
+                failures=Counter(self._status.failures) + self._failures,
+                windows=windows,
+                dropped=self._dropped,
+                missing=self._missing,
+                helper_cpu_seconds=time.process_time(),
+                device={"k8s_pod": self._environment.get("HOSTNAME", "") if _in_kubernetes(self._environment) else ""},
+            )
+        )
+        held = time.monotonic() - self._shown_at > self._config.hold_seconds
+        if self._shown_at and held and self._outlet is not None and self._outlet.delivered_since(self._shown_ns):
+            self._board.show(())
+            self._shown_at = 0.0
+
+    def close(self) -> None:
+        """Deliver once more and remove the folder; bounded, whatever the endpoint does."""
+        self.tick()
+        self._refresh()
+        if self._outlet is not None:
+            self._outlet.stop(LAST_DELIVERY_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def over(self) -> bool:
+        """Whether the trainer said that it has ended."""
+        return self._status is not None and self._status.state == "finished"
+
+
+def _in_kubernetes(environment: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environment
+
+
+def main(argv: list[str]) -> int:
+    """Run until the worker ends; return the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    folder, parent = Path(argv[0]), int(argv[1])
+    stopping: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.append(number)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    helper = Helper(folder, os.environ)
+    os.nice(helper._config.helper_nice)
+    while not stopping and os.getppid() == parent and not helper.over:
+        helper.tick()
+        time.sleep(TICK_SECONDS)
+    helper.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

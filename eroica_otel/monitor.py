@@ -1,0 +1,281 @@
+"""The 1 Hz thread of a training process: learn, detect, ask for windows, say what is going on. Composition only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eroica_otel.agree.poller import Poller
+from eroica_otel.agree.window import Cooldown, Standing
+from eroica_otel.config import WorkerConfig
+from eroica_otel.detect.degradation import Detector
+from eroica_otel.model import Identity, Window
+from eroica_otel.signals.hooks import Recorder
+from eroica_otel.signals.steps import Iteration, Learner
+from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusWriter
+from eroica_otel.trainer import Windows, signature_of
+
+PROBE_AFTER = 10
+AFTER_ITERATIONS = 20
+_NAN = float("nan")
+
+
+class Monitor:
+    """Owns what one worker knows of its own training; ``tick`` is one round."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        config: WorkerConfig,
+        identity: Identity,
+        folder: Path,
+        windows: Windows,
+        poller: Poller,
+        failures: Mapping[str, int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._recorder = recorder
+        self._config = config
+        self._identity = identity
+        self._folder = folder
+        self._windows = windows
+        self._poller = poller
+        self._failures = failures
+        self._say = say
+        self._learner = Learner(config.learn_repeats)
+        self._detector = Detector(config.recent_iterations, config.degraded_ratio)
+        self._cooldown = Cooldown(config.cooldown_seconds)
+        self._status = StatusWriter(folder / STATUS_FILE)
+        self._warned: set[str] = set()
+        self._timed = 0
+        self._input_seconds = 0.0
+        self._last_period = 0.0
+        self._last_update: float | None = None
+        self._reference_done = not config.reference
+        self._wants = ("", 0.0)
+        self._after_window: Window | None = None
+        self._before_seconds = _NAN
+        self._after_periods: list[float] = []
+        self._after: tuple[int, float] | None = None
+        self.finished = False
+
+    def tick(self) -> None:
+        """One round: events -> iterations -> wish for a window -> status."""
+        rows = self._recorder.take()
+        if rows:
+            self._last_update = time.time()
+        iterations = self._learner.feed(rows)
+        pairs = [self._take(iteration) for iteration in iterations]
+        if iterations:
+            self._describe_loop()
+        self._take_agreed()
+        self._poller.standing = self._standing()
+        self._write(pairs)
+
+    def _take(self, iteration: Iteration) -> tuple[float, float]:
+        """Count one iteration; return (duration, period), NaN where it must not be timed."""
+        self._input_seconds += iteration.input_seconds
+        excluded = any(iteration.number in numbers for numbers in self._windows.excluded)
+        if excluded or not iteration.timed:
+            return (_NAN, _NAN)
+        self._timed += 1
+        self._last_period = iteration.period_seconds
+        self._detector.add(iteration.period_seconds)
+        self._measure_after(iteration)
+        return (_NAN if iteration.duration_seconds is None else iteration.duration_seconds, iteration.period_seconds)
+
+    def _describe_loop(self) -> None:
+        """Once learned: fix role and signature, and say so."""
+        if self._identity.role or not self._learner.cycle:
+            return
+        self._identity = replace(self._identity, role=self._config.role or "all")
+        optimizer = self._recorder.optimizer() if self._recorder.optimizer is not None else None
+        self._windows.signature = signature_of(self._learner.cycle, optimizer)
+        inputs = sum(count for count, _ in self._learner.cycle)
+        steps = len(self._learner.cycle)
+        self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._last_period:.3f} s")
+
+    def _standing(self) -> Standing | None:
+        if not self._learner.cycle or not self._last_period:
+            return None
+        if self._windows.events_per_iteration is None:
+            if self._timed >= PROBE_AFTER and not self._windows.busy:
+                self._windows.probe(self._identity)
+            return None
+        reason = "" if self._windows.busy else self._wanted()
+        now = time.monotonic()
+        if reason != self._wants[0]:
+            self._wants = (reason, now)
+        return Standing(
+            self._identity.rank,
+            self._recorder.steps,
+            self._recent(),
+            self._windows.most_iterations(),
+            reason,
+            now - self._wants[1],
+        )
+
+    def _recent(self) -> float:
+        recent = self._detector.level.recent_seconds
+        return recent if recent == recent else self._last_period
+
+    def _wanted(self) -> str:
+        if (self._folder / REQUEST_FILE).exists():
+            return "manual"
+        standing = self._detector.level.standing
+        if not standing:
+            self._cooldown.reset()
+        if standing and self._cooldown.over(time.monotonic()):
+            return "degraded"
+        if not self._reference_done and not standing and self._timed >= self._config.recent_iterations:
+            return "reference"
+        return ""
+
+    def _take_agreed(self) -> None:
+        while self._poller.agreed and not self._windows.busy:
+            window = self._poller.agreed.popleft()
+            self._announce(window)
+            self._reference_done |= window.reason == "reference"
+            (self._folder / REQUEST_FILE).unlink(missing_ok=True)
+            self._before_seconds, self._after_window, self._after_periods = self._recent(), window, []
+            if window.reason == "degraded":
+                self._cooldown.begin(time.monotonic(), self._recent())
+            self._windows.take(window, self._identity)
+
+    def _announce(self, window: Window) -> None:
+        level, length = self._detector.level, window.stop - window.start
+        seconds = length * self._recent()
+        what = f"profiling iterations {window.start} to {window.stop} on {self._identity.world_size} ranks"
+        why = f"{window.reason} window: "
+        if window.reason == "degraded" and level.ratio == level.ratio:
+            why = (
+                f"iteration time {level.recent_seconds:.3f} s is {level.ratio:.0%} above "
+                f"{level.baseline_seconds:.3f} s; "
+            )
+        if self._identity.rank == 0:
+            self._say(f"{why}{what} (about {seconds:.0f} s)")
+
+    def _measure_after(self, iteration: Iteration) -> None:
+        """Compare the iteration time after a window with the one before: a profiler may leave something behind."""
+        window = self._after_window
+        if window is None or iteration.number < window.stop:
+            return
+        self._after_periods.append(iteration.period_seconds)
+        if len(self._after_periods) >= AFTER_ITERATIONS:
+            after = sum(self._after_periods) / len(self._after_periods)
+            self._after = (window.id, after / self._before_seconds)
+            self._after_window = None
+
+    def _state(self) -> str:
+        if self.finished:
+            return "finished"
+        if self._learner.unmatched:
+            return "unmatched"
+        if not self._learner.cycle:
+            return "learning"
+        return "degraded" if self._detector.level.standing else "healthy"
+
+    def _write(self, pairs: list[tuple[float, float]]) -> None:
+        level = self._detector.level
+        known = level.baseline_seconds == level.baseline_seconds
+        state = self._state()
+        if state == "unmatched":
+            self._warn(
+                "unmatched",
+                "no repeating iteration found in this loop; call eroica_otel.step() after each update "
+                "(and eroica_otel.watch() around the input); nothing is profiled until then",
+            )
+        collectives, groups = _progress(sys.modules.get("torch.distributed"))
+        status = Status(
+            identity=self._identity,
+            pid=os.getpid(),
+            state=state,
+            activity=self._windows.activity(),
+            iterations=self._learner.updates,
+            irregular=self._learner.irregular,
+            input_seconds=self._input_seconds,
+            baseline_seconds=level.baseline_seconds if known else None,
+            recent_seconds=level.recent_seconds if known else (self._last_period or None),
+            ratio=level.ratio if known else None,
+            last_update_seconds=self._last_update,
+            window_id=self._windows.last.id if self._windows.last is not None else 0,
+            windows=dict(self._windows.counts),
+            after=self._after,
+            failures=self._failure_counts(),
+            collectives=collectives,
+            groups=groups,
+            store_silent_seconds=self._poller.silent_seconds(),
+            signature=self._windows.signature,
+            nic=self._windows.nic,
+        )
+        self._status.write(status, pairs)
+
+    def _failure_counts(self) -> dict[str, int]:
+        counts = Counter(self._failures)
+        if self._poller.errors:
+            counts["store"] += self._poller.errors
+            self._warn(
+                "store",
+                f"the job's store does not answer ({self._poller.last_error}); windows cannot be agreed on until it "
+                "does; training is not affected",
+            )
+        return dict(counts)
+
+    def _warn(self, key: str, text: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            self._say(text)
+
+
+def _progress(distributed: Any) -> tuple[dict[str, int], tuple[tuple[str, int, str], ...]]:
+    """Return collectives started by group, and (name, size, hash of ranks) of each group.
+
+    Read from torch.distributed's registry of groups, 0.2 us each; names of private attributes vary by version, and where
+    they are missing nothing is reported.
+    """
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return {}, ()
+    world = getattr(distributed.distributed_c10d, "_world", None)
+    sequences: dict[str, int] = {}
+    groups = []
+    for group in list(getattr(world, "pg_map", {})):
+        name = getattr(group, "group_desc", "") or getattr(group, "group_name", "") or "default_pg"
+        name = "default_pg" if name == "undefined" else name
+        ranks = sorted(getattr(world, "pg_group_ranks", {}).get(group, {}))
+        digest = hashlib.blake2s(",".join(map(str, ranks)).encode(), digest_size=4).hexdigest()
+        groups.append((name, len(ranks), digest))
+        try:
+            sequences[name] = int(group._get_sequence_number_for_group())
+        except (AttributeError, RuntimeError):
+            continue
+    return sequences, tuple(groups)
+
+
+class MonitorThread:
+    """Runs ``tick`` once a second until stopped; what a round raises is the caller's ``guard``'s."""
+
+    def __init__(self, tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> None:
+        self._tick = tick
+        self._guard = guard
+        self._stopping = threading.Event()
+        self._runner = threading.Thread(target=self._run, name="eroica-monitor", daemon=True)
+
+    def start(self) -> None:
+        self._runner.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._runner.is_alive() and self._runner is not threading.current_thread():
+            self._runner.join(timeout=2.0)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(1.0):
+            self._guard("monitor", self._tick)

@@ -1,0 +1,170 @@
+"""Attaches eroica_otel to a training process; the one place where failures of the trainer's side are swallowed.
+
+Nothing here imports torch, opens a port or starts a thread before the first event of a training loop, so launchers, resource
+trackers and loader workers stay as they are.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from eroica_otel.config import WorkerConfig
+from eroica_otel.errors import ConfigError
+from eroica_otel.signals.hooks import Hooks, Recorder, watch
+
+LOGGER = logging.getLogger("eroica_otel")
+T = TypeVar("T")
+
+
+class Guard:
+    """Runs our own code inside the user's process: counts what it raises, logs each stage's first failure, goes on."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, stage: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self.failed(stage, f"{type(error).__name__}: {error}; training is not affected")
+
+    def failed(self, stage: str, text: str) -> None:
+        """Count a failure of ``stage``; log the first."""
+        self.counts[stage] += 1
+        if self.counts[stage] == 1:
+            LOGGER.warning("eroica_otel: %s: %s", stage, text, exc_info=LOGGER.isEnabledFor(logging.DEBUG))
+
+
+class Handle:
+    """What ``instrument()`` returns; ``close()`` undoes everything it did."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self._guard = Guard()
+        self._recorder = Recorder(
+            lambda: self._guard("start", self._start), lambda: None
+        )
+        self._hooks: Hooks | None = None
+        self._stop: list[Callable[[bool], None]] = []
+        self._pid = os.getpid()
+        self._log_handler: logging.Handler | None = None
+
+    def attach(self) -> None:
+        """Set the hooks, unless the kill switch is on."""
+        for problem in self.config.problems:
+            self._guard.failed("config", problem)
+        if self.config.disabled:
+            return
+        self._hooks = Hooks(self._recorder)
+        itself = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forget(itself()))
+        atexit.register(self._at_exit)
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._recorder
+
+    def watch(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Yield from ``iterable``, an input that is not a DataLoader, timing each item."""
+        return watch(self._recorder, iterable)
+
+    def step(self) -> None:
+        """Say that one update of a loop without a torch optimizer is done."""
+        self._recorder.update(self)
+
+    def _start(self) -> None:
+        """First event: find out who this is and start the threads."""
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and data.get_worker_info() is not None:
+            self.close()
+            return
+        # Imported here: a process without a training loop must not pay for numpy.
+        from eroica_otel import worker
+
+        self._show_log()
+        self._stop.append(worker.start(self._recorder, self.config, self._guard, self._guard.failed, self._say))
+
+    def _say(self, text: str) -> None:
+        LOGGER.info("eroica_otel: %s", text)
+
+    def _show_log(self) -> None:
+        """Let our few lines reach stderr where the training has configured no logging at all."""
+        if LOGGER.level == logging.NOTSET and not LOGGER.hasHandlers():
+            self._log_handler = logging.StreamHandler()
+            LOGGER.addHandler(self._log_handler)
+            LOGGER.setLevel(logging.INFO)
+
+    def _at_exit(self, wait: bool = False) -> None:
+        if os.getpid() != self._pid:
+            return
+        while self._stop:
+            stop = self._stop.pop()
+            self._guard("stop", lambda: stop(wait))
+
+    def close(self) -> None:
+        """Undo every hook, end the threads and the helper."""
+        if self._hooks is not None:
+            self._hooks.close()
+            self._hooks = None
+        self._at_exit(wait=True)
+        atexit.unregister(self._at_exit)
+        if self._log_handler is not None:
+            LOGGER.removeHandler(self._log_handler)
+            LOGGER.setLevel(logging.NOTSET)
+            self._log_handler = None
+        if _ACTIVE and _ACTIVE[-1] is self:
+            _ACTIVE.pop()
+
+    def forget(self) -> None:
+        """In a forked child: leave the hooks behind, touch nothing that the parent owns."""
+        if self._hooks is not None:
+            self._hooks.close()
+            self._hooks = None
+        self._stop.clear()
+
+
+def _forget(handle: Handle | None) -> None:
+    if handle is not None:
+        handle.forget()
+    _ACTIVE.clear()
+
+
+_ACTIVE: list[Handle] = []
+"""The handle of this process, at most one: ``import eroica_otel.auto``, ``instrument()``, ``watch()`` and ``step()`` have to
+meet, and a process has one training."""
+
+
+def instrument(**options: Any) -> Handle:
+    """Watch the training of this process; options are the fields of WorkerConfig (window_seconds=5, role="encoder", ...).
+
+    Safe to call before or after torch is imported and more than once: a second call returns the first one's handle.
+    A wrong option is logged and ignored, training goes on.
+    """
+    if _ACTIVE:
+        return _ACTIVE[-1]
+    try:
+        config = WorkerConfig.from_env(os.environ, **options)
+    except ConfigError as error:
+        config = WorkerConfig.from_env(os.environ)
+        LOGGER.warning("eroica_otel: config: %s", error)
+    handle = Handle(config)
+    _ACTIVE.append(handle)
+    handle.attach()
+    return handle
+
+
+def watch_input(iterable: Iterable[T]) -> Iterable[T]:
+    """Time an input that is not a DataLoader: ``for batch in eroica_otel.watch(batches)``."""
+    return instrument().watch(iterable)
+
+
+def step() -> None:
+    """Mark one update of a loop whose optimizer is no torch Optimizer; call it after each update."""
+    instrument().step()

@@ -1,0 +1,242 @@
+"""One window inside the training process: start, borders of iterations, stop, save. Runs on the training thread.
+
+torch's profiler is used through its low-level functions, because only they keep ``trace_only`` (half the cost of stop). In the
+trainer nothing is parsed, compressed or walked: stop and save hold the GIL for 3 to 6 s per million events, and that is the
+whole cost (MEASURED A1).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eroica_otel.errors import CaptureError
+from eroica_otel.model import Capture, Identity, Window
+from eroica_otel.profile import samples
+from eroica_otel.profile.stacks import StackSampler
+
+BYTES_PER_EVENT_MEMORY = 2200
+BYTES_PER_EVENT_FILE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Cumulative readings at one border of a window; None = cannot be read."""
+
+    run_delay_ns: int | None
+    throttled_ns: int | None
+
+
+def affordable_iterations(
+    events_per_iteration: float, budget_events: int, memory_bytes: int | None, disk_bytes: int | None
+) -> int:
+    """Return how many iterations a window may hold; 0 = not even one fits.
+
+    A captured event takes 2.2 KB of memory until it is saved (MEASURED A1) and 0.3 KB on disk; at most half of what is
+    free is used.
+    """
+    if events_per_iteration <= 0:
+        return 1_000_000
+    events = float(budget_events)
+    if memory_bytes is not None:
+        events = min(events, memory_bytes / 2 / BYTES_PER_EVENT_MEMORY)
+    if disk_bytes is not None:
+        events = min(events, disk_bytes / 2 / BYTES_PER_EVENT_FILE)
+    return int(events / events_per_iteration)
+
+
+class TorchProfiler:
+    """torch's Kineto profiler; gives way at once when the user's own profiler starts."""
+
+    def __init__(self, torch: Any, mode: str, on_conflict: Callable[[], None]) -> None:
+        self._torch = torch
+        self._on_conflict = on_conflict
+        self._undo: Callable[[], None] | None = None
+        profiler, activity = torch._C._profiler, torch._C._profiler.ProfilerActivity
+        gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self.gpu = bool(gpu)
+        self._activities = set()
+        if mode == "exact" or not gpu:
+            self._activities.add(activity.CPU)
+        if gpu:
+            self._activities.add(activity.CUDA)
+        try:
+            experimental = profiler._ExperimentalConfig(trace_only=True)
+        except TypeError:  # before torch 2.9 there was no such option
+            experimental = profiler._ExperimentalConfig()
+        self._config = torch.autograd.ProfilerConfig(
+            torch.autograd.ProfilerState.KINETO, False, False, mode == "exact", False, False, experimental
+        )
+
+    def start(self) -> None:
+        """Start; raises CaptureError while the user's own profiler runs."""
+        autograd = self._torch.autograd
+        if self._torch._C._autograd._profiler_enabled():
+            raise CaptureError("the training's own profiler is running; it goes first, the window is skipped")
+        autograd._prepare_profiler(self._config, self._activities)
+        autograd._enable_profiler(self._config, self._activities)
+        owner = autograd.profiler.profile
+        original = owner._prepare_trace
+
+        def _prepare_trace(profile: Any) -> Any:
+            self._on_conflict()
+            return original(profile)
+
+        owner._prepare_trace = _prepare_trace
+
+        def undo() -> None:
+            if owner._prepare_trace is _prepare_trace:
+                owner._prepare_trace = original
+
+        self._undo = undo
+
+    def stop(self) -> Any:
+        """Stop and return Kineto's result, which has ``save(path)``."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        return self._torch.autograd._disable_profiler()
+
+
+def realtime_offset_ns() -> int:
+    """Return realtime minus monotonic; the closest of three tries, because a descheduled try is off by milliseconds."""
+    tries = []
+    for _ in range(3):
+        before = time.perf_counter_ns()
+        real = time.time_ns()
+        after = time.perf_counter_ns()
+        tries.append((after - before, real - (before + after) // 2))
+    return min(tries)[1]
+
+
+class WindowCapture:
+    """Captures one window; built and driven by the plugin, every method on the training thread.
+
+    Attributes:
+        blocked_seconds: How long the training stood still for start, stop and save.
+        failure: Why nothing was captured, "" while all is well.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        identity: Identity,
+        folder: Path,
+        profiler: TorchProfiler | None,
+        hertz: float,
+        nic: Callable[[], tuple[int, int]] | None,
+        readings: Callable[[], Readings],
+    ) -> None:
+        self.window = window
+        self._identity = identity
+        self._folder = folder
+        self._profiler = profiler
+        self._readings = readings
+        self._sampler = StackSampler(threading.get_ident(), hertz, nic)
+        self._borders: list[int] = []
+        self._offsets = [0, 0]
+        self._before = self._after = Readings(None, None)
+        self._running = False
+        self.blocked_seconds = 0.0
+        self.failure = ""
+
+    def start(self, iteration: int) -> None:
+        """Begin at the update ``iteration``; raises CaptureError or OSError and leaves nothing running."""
+        begin = time.perf_counter_ns()
+        self._folder.mkdir(mode=0o700)
+        self.window = replace(self.window, start=iteration)
+        if self._profiler is not None:
+            self._profiler.start()
+        self._sampler.start()
+        self._before = self._readings()
+        self._offsets[0] = realtime_offset_ns()
+        self._running = True
+        self._borders.append(time.perf_counter_ns())
+        self.blocked_seconds += (self._borders[0] - begin) / 1e9
+
+    def border(self) -> None:
+        """Mark the end of an iteration inside the window."""
+        self._borders.append(time.perf_counter_ns())
+
+    def abort(self, why: str) -> None:
+        """Stop without a result (the user's profiler, the end of training)."""
+        if self._running:
+            self._running = False
+            self.failure = why
+            self._sampler.stop()
+            if self._profiler is not None:
+                self._profiler.stop()
+
+    def stop(self, facts: Mapping[str, Any]) -> Capture:
+        """End at the last border, save everything, return what was captured.
+
+        Args:
+            facts: Further fields of model.Capture (nic_peak_bytes, missing, signature).
+
+        Raises:
+            CaptureError: the trace could not be written.
+            OSError: the samples could not be written.
+        """
+        self._running = False
+        self._after = self._readings()
+        self._offsets[1] = realtime_offset_ns()
+        self._sampler.stop()
+        trace = self._save_trace() if self._profiler is not None else ""
+        self.blocked_seconds += (time.perf_counter_ns() - self._borders[-1]) / 1e9
+        capture = self._capture(trace, facts)
+        samples.write(self._folder, capture)
+        return capture
+
+    def _save_trace(self) -> str:
+        assert self._profiler is not None
+        result = self._profiler.stop()
+        path = self._folder / samples.TRACE
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        result.save(str(path))
+        if path.stat().st_size < 2:
+            raise CaptureError(f"the trace could not be written to {self._folder}: is the disk full? EROICA_DIR moves it")
+        return str(path)
+
+    def _capture(self, trace: str, facts: Mapping[str, Any]) -> Capture:
+        sampler, count = self._sampler, len(self._sampler.stack_ns)
+        length = (self._borders[-1] - self._borders[0]) or 1
+        stack_ns = np.array(sampler.stack_ns, np.int64)
+        inside = (stack_ns >= self._borders[0]) & (stack_ns <= self._borders[-1])
+        return Capture(
+            window=self.window,
+            identity=self._identity,
+            start_ns=self._borders[0],
+            end_ns=self._borders[-1],
+            iteration_ns=np.array(self._borders, np.int64),
+            realtime_offset_ns=(self._offsets[0], self._offsets[1]),
+            training_thread=threading.get_native_id(),
+            trace=trace,
+            frames=tuple(sampler.frames),
+            stacks=tuple(sampler.stacks),
+            stack_ns=stack_ns[inside],
+            stack_ids=np.array(sampler.stack_ids, np.int32)[:count][inside],
+            cpu_ns=np.array(sampler.cpu_ns, np.int64)[:count][inside],
+            gc_ns=np.array(sampler.gc_ns, np.int64).reshape(-1, 2),
+            nic_ns=np.array(sampler.nic_ns, np.int64),
+            nic_tx=np.array(sampler.nic_tx, np.int64),
+            nic_rx=np.array(sampler.nic_rx, np.int64),
+            blocked_seconds=self.blocked_seconds,
+            throttled_ratio=_share(self._before.throttled_ns, self._after.throttled_ns, length),
+            run_delay_ratio=_share(self._before.run_delay_ns, self._after.run_delay_ns, length),
+            end_realtime_seconds=time.time(),
+            **facts,
+        )
+
+
+def _share(before: int | None, after: int | None, length_ns: int) -> float | None:
+    """Return the part of the window that a cumulative reading grew by; more than 1 on several cores is cut."""
+    if before is None or after is None:
+        return None
+    return min(1.0, max(0, after - before) / length_ns)

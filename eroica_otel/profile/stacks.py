@@ -1,0 +1,136 @@
+"""The stack sampler: a thread that looks at the training thread about 1,000 times a second, inside a window only.
+
+A sample waits for the GIL and gets it where the training thread lets go. At the interpreter's default switch interval of 5 ms
+a Python function of 0.4 ms that takes 99 % of the time gets 0 % of the samples; at 0.1 ms it gets its share (MEASURED, and a
+known-share test in tests/profile). So the interval is lowered for the window and put back after.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+SWITCH_INTERVAL_SECONDS = 1e-4
+NIC_HERTZ = 200.0
+
+Frame = tuple[str, str, str, int]
+
+
+class StackSampler:
+    """Samples one thread between ``start`` and ``stop``; results lie in the public arrays afterwards.
+
+    Attributes:
+        stack_ns, stack_ids, cpu_ns: Time, index into ``stacks`` and CPU time of the thread, per sample.
+        nic_ns, nic_tx, nic_rx: Time and cumulative bytes, per network sample.
+        gc_ns: Start and end of garbage collections, flat.
+    """
+
+    def __init__(
+        self, thread: int, hertz: float, nic: Callable[[], tuple[int, int]] | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._thread = thread
+        self._pause = 1.0 / hertz
+        self._nic = nic
+        self._clock = clock
+        self._cpu_clock = time.pthread_getcpuclockid(thread)
+        self._codes: dict[int, int] = {}
+        self._kept: list[CodeType] = []
+        self._known: dict[tuple[int, ...], int] = {}
+        self.frames: list[Frame] = []
+        self.stacks: list[tuple[int, ...]] = []
+        self.stack_ns, self.stack_ids, self.cpu_ns = array("q"), array("i"), array("q")
+        self.nic_ns, self.nic_tx, self.nic_rx = array("q"), array("q"), array("q")
+        self.gc_ns = array("q")
+        self._gc_start = 0
+        self._stopping = threading.Event()
+        self._switch_interval = 0.0
+        self._runner = threading.Thread(target=self._run, name="eroica-sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample; lowers the switch interval of the interpreter."""
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        gc.callbacks.append(self._on_gc)
+        self._runner.start()
+
+    def stop(self) -> None:
+        """End, and put the switch interval back unless somebody else has changed it meanwhile."""
+        self._stopping.set()
+        self._runner.join(timeout=1.0)
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+        if abs(sys.getswitchinterval() - SWITCH_INTERVAL_SECONDS) < 1e-7:
+            sys.setswitchinterval(self._switch_interval)
+
+    def _on_gc(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._gc_start = self._clock()
+        elif self._gc_start:
+            self.gc_ns.extend((self._gc_start, self._clock()))
+
+    def _run(self) -> None:
+        next_nic = 0
+        step = int(1e9 / NIC_HERTZ)
+        while not self._stopping.is_set():
+            now = self._sample()
+            if self._nic is not None and now >= next_nic:
+                next_nic = max(next_nic + step, now)
+                self._sample_nic(self._nic)
+            time.sleep(self._pause)
+
+    def _sample_nic(self, read: Callable[[], tuple[int, int]]) -> None:
+        try:
+            sent, received = read()
+        except (OSError, ValueError):
+            self._nic = None
+            return
+        self.nic_ns.append(self._clock())
+        self.nic_tx.append(sent)
+        self.nic_rx.append(received)
+
+    def _sample(self) -> int:
+        frame = sys._current_frames().get(self._thread)
+        now = self._clock()
+        if frame is None:
+            return now
+        try:
+            cpu = time.clock_gettime_ns(self._cpu_clock)
+        except OSError:
+            return now
+        self.stack_ids.append(self._stack(frame))
+        self.cpu_ns.append(cpu)
+        self.stack_ns.append(now)
+        return now
+
+    def _stack(self, frame: FrameType | None) -> int:
+        key = []
+        codes = self._codes
+        while frame is not None:
+            code = frame.f_code
+            index = codes.get(id(code))
+            key.append(self._learn(frame) if index is None else index)
+            frame = frame.f_back
+        key.reverse()
+        stack = tuple(key)
+        known = self._known.get(stack)
+        if known is None:
+            known = self._known[stack] = len(self.stacks)
+            self.stacks.append(stack)
+        return known
+
+    def _learn(self, frame: FrameType) -> int:
+        """Give the frame's function a number; its code object is kept, so that its id stays its own."""
+        code = frame.f_code
+        self._kept.append(code)
+        self._codes[id(code)] = len(self.frames)
+        module = frame.f_globals.get("__name__", "?")
+        name = getattr(code, "co_qualname", code.co_name)
+        self.frames.append((str(module), name, code.co_filename, code.co_firstlineno))
+        return len(self.frames) - 1

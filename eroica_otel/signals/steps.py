@@ -1,0 +1,176 @@
+"""Rows of hooks.py -> iterations. Pure; learns what an iteration of this loop is (DESIGN section 4, MEASURED: 54 loops).
+
+A *segment* is everything up to the last update before the next input (on ranks without inputs: from one update of the
+first-seen optimizer to the next). Its signature is (inputs of the loader last used before the update, optimizers with runs
+collapsed). The shortest period of segments that repeats ``repeats`` times is the iteration.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+LONGEST_PERIOD = 16
+NO_BEGIN = -1
+
+Signature = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One learned iteration.
+
+    Attributes:
+        number: Updates of the first-seen optimizer when it ended; equal on all ranks.
+        start_ns: Start of its first input, or the update before it on ranks without inputs.
+        duration_seconds: First input to last update; None without inputs.
+        period_seconds: Start to start of the next.
+        input_seconds: Time inside next().
+        timed: False where the period means nothing (validation inside, lost track before).
+    """
+
+    number: int
+    start_ns: int
+    duration_seconds: float | None
+    period_seconds: float
+    input_seconds: float
+    timed: bool
+
+
+@dataclass(slots=True)
+class _Segment:
+    start_ns: int
+    inputs: dict[int, int] = field(default_factory=dict)
+    input_ns: int = 0
+    last_loader: int = 0
+    optimizers: list[int] = field(default_factory=list)
+    last_update_ns: int = 0
+    number: int = 0
+
+    def signature(self) -> Signature:
+        return (self.inputs.get(self.last_loader, 0), tuple(sorted(set(self.optimizers))))
+
+    def side_work(self) -> bool:
+        return len(self.inputs) > 1
+
+
+class Learner:
+    """Learns the iteration online and yields each one as soon as the next begins.
+
+    Attributes:
+        updates: Updates of the first-seen optimizer.
+        irregular: Segments after learning that did not fit the learned iteration.
+        cycle: The learned signatures; empty while learning.
+    """
+
+    def __init__(self, repeats: int = 10) -> None:
+        self._repeats = repeats
+        self._optimizers: dict[int, int] = {}
+        self._segment: _Segment | None = None
+        self._loaders_seen = False
+        self._recent: deque[_Segment] = deque(maxlen=LONGEST_PERIOD * max(repeats, 1))
+        self._pending: list[_Segment] = []
+        self._unmatched = 0
+        self.updates = 0
+        self.irregular = 0
+        self.inputs_without_update = 0
+        self.segments_without_match = 0
+        self.cycle: tuple[Signature, ...] = ()
+
+    @property
+    def unmatched(self) -> bool:
+        """Whether this loop is not recognised: many events, and no iteration in them."""
+        limit = 3 * LONGEST_PERIOD * self._repeats
+        return not self.cycle and (self.inputs_without_update >= 200 or self.segments_without_match >= limit)
+
+    def feed(self, rows: Iterable[tuple[int, int, int]]) -> list[Iteration]:
+        """Take rows in order of time; return the iterations that they complete."""
+        done: list[Iteration] = []
+        for key, begin, end in rows:
+            if begin == NO_BEGIN:
+                done += self._update(key, end)
+            else:
+                done += self._input(key, begin, end)
+        return done
+
+    def _input(self, key: int, begin: int, end: int) -> list[Iteration]:
+        self._loaders_seen = True
+        done: list[Iteration] = []
+        segment = self._segment
+        if segment is None or segment.optimizers:
+            done = self._close(begin)
+            segment = self._segment = _Segment(begin)
+        segment.inputs[key] = segment.inputs.get(key, 0) + 1
+        segment.input_ns += end - begin
+        segment.last_loader = key
+        self.inputs_without_update += 1
+        return done
+
+    def _update(self, key: int, now: int) -> list[Iteration]:
+        index = self._optimizers.setdefault(key, len(self._optimizers))
+        if index == 0:
+            self.updates += 1
+        done: list[Iteration] = []
+        if self._segment is None or (not self._loaders_seen and index == 0):
+            done = self._close(now)
+            self._segment = _Segment(now)
+        segment = self._segment
+        segment.optimizers.append(index)
+        segment.last_update_ns = now
+        segment.number = self.updates
+        self.inputs_without_update = 0
+        return done
+
+    def _close(self, now: int) -> list[Iteration]:
+        """End the running segment at ``now``, where the next one starts."""
+        segment = self._segment
+        if segment is None or not segment.optimizers:
+            return []
+        self._recent.append(segment)
+        if not self.cycle:
+            self.segments_without_match += 1
+            self._learn()
+            return []
+        self._pending.append(segment)
+        return self._match(now)
+
+    def _learn(self) -> None:
+        signatures = [segment.signature() for segment in self._recent]
+        for period in range(1, LONGEST_PERIOD + 1):
+            window = signatures[-period * self._repeats :]
+            if len(window) < period * self._repeats:
+                return
+            if window[period:] == window[:-period]:
+                self.cycle = tuple(window[-period:])
+                self._unmatched = 0
+                self.segments_without_match = 0
+                self._pending = []
+                return
+
+    def _match(self, now: int) -> list[Iteration]:
+        period = len(self.cycle)
+        if len(self._pending) < period:
+            return []
+        group = self._pending[-period:]
+        if tuple(segment.signature() for segment in group) != self.cycle:
+            self.irregular += 1
+            self._unmatched += 1
+            self._pending = self._pending[-(period - 1) :] if period > 1 else []
+            if self._unmatched > 3 * period * self._repeats:
+                self.cycle = ()
+            return []
+        self._pending = []
+        self._unmatched = 0
+        first, last = group[0], group[-1]
+        duration = (last.last_update_ns - first.start_ns) / 1e9 if first.inputs else None
+        return [
+            Iteration(
+                number=last.number,
+                start_ns=first.start_ns,
+                duration_seconds=duration,
+                period_seconds=(now - first.start_ns) / 1e9,
+                input_seconds=sum(segment.input_ns for segment in group) / 1e9,
+                timed=not any(segment.side_work() for segment in group),
+            )
+        ]

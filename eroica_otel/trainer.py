@@ -1,0 +1,226 @@
+"""The training process' side of windows: probe, agreed window, capture, hand-over to the helper.
+
+``Windows`` is told of agreed windows by the 1 Hz thread and is called at the borders of iterations by the training thread; both
+reach it through ``Recorder``. Composition only: what is done is in profile/, agree/ and signals/.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from eroica_otel.config import WorkerConfig
+from eroica_otel.errors import CaptureError
+from eroica_otel.hardware import host, net
+from eroica_otel.model import Identity, Window
+from eroica_otel.profile.capture import (
+    BYTES_PER_EVENT_FILE,
+    Readings,
+    TorchProfiler,
+    WindowCapture,
+    affordable_iterations,
+)
+from eroica_otel.signals.hooks import NEVER, Recorder
+
+PROBE_ITERATIONS = 2
+MINIMUM_DISK_BYTES = 1 << 20
+
+
+class Windows:
+    """Everything between "a window was agreed" and "its files lie there".
+
+    Attributes:
+        counts: Windows by "reason outcome".
+        excluded: Ranges of update numbers whose iterations are counted, not timed.
+        events_per_iteration: From the probe; None before.
+        last: Latest window that was captured.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        config: WorkerConfig,
+        folder: Path,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._recorder = recorder
+        self._config = config
+        self._folder = folder
+        self._say = say
+        self._identity: Identity | None = None
+        self._pending: Window | None = None
+        self._probing = False
+        self._capture: WindowCapture | None = None
+        self._lock = threading.Lock()
+        self.signature = ""
+        self.nic = net.find_interface(environment, config.nic)
+        self._nic_peak = net.peak_bytes_per_second(self.nic, config.nic_mbit) if self.nic else None
+        self.counts: Counter[str] = Counter()
+        self.excluded: list[range] = []
+        self.events_per_iteration: float | None = None if config.capture != "stacks" else 0.0
+        self.last: Window | None = None
+        recorder.on_edge = self.on_edge
+
+    @property
+    def busy(self) -> bool:
+        """Whether a window is agreed or running."""
+        return self._pending is not None
+
+    @property
+    def probing(self) -> bool:
+        return self._probing
+
+    def activity(self) -> str:
+        """Say what goes on, in a few words; "" outside windows."""
+        pending = self._pending
+        if pending is None:
+            return ""
+        if self._probing:
+            return "trying the profiler out"
+        doing = "profiling" if self._capture is not None else "will profile"
+        return f"{doing} iterations {pending.start} to {pending.stop} ({pending.reason})"
+
+    def most_iterations(self) -> int:
+        """Return the longest window that budget, memory and disk allow now; 0 = none."""
+        try:
+            disk = shutil.disk_usage(self._folder).free
+        except OSError:
+            disk = 0
+        if disk < MINIMUM_DISK_BYTES:
+            return 0
+        memory = host.free_memory_bytes(os.getpid())
+        return affordable_iterations(self.events_per_iteration or 0.0, self._config.event_budget, memory, disk)
+
+    def probe(self, identity: Identity) -> None:
+        """Arrange that the next two iterations are captured, to learn the event rate and to warm the profiler up."""
+        start = self._recorder.steps + 2
+        self._probing = True
+        self.take(Window(0, "probe", start, start + PROBE_ITERATIONS), identity)
+
+    def take(self, window: Window, identity: Identity) -> None:
+        """Arrange that ``window`` is captured; a window that is over already is counted as skipped."""
+        if self._recorder.steps >= window.stop:
+            self._skip(window, f"it ended at iteration {window.stop}, this rank learned of it at {self._recorder.steps}")
+            return
+        self._identity = identity
+        self._pending = window
+        self.excluded.append(range(window.start, window.stop + 3))
+        self._recorder.edge = window.start
+
+    def on_edge(self) -> None:
+        """Training thread, after an update inside or at the start of a window."""
+        with self._lock:
+            steps, window, capture = self._recorder.steps, self._pending, self._capture
+            if window is None:
+                self._recorder.edge = NEVER
+            elif capture is None:
+                self._start(window, steps)
+            else:
+                capture.border()
+                if capture.failure:
+                    self._finish(window, capture.failure)
+                elif steps >= window.stop:
+                    self._stop(window, capture)
+
+    def _start(self, window: Window, steps: int) -> None:
+        if steps >= window.stop:
+            self._finish(window, f"this rank was at iteration {steps} when it heard of it")
+            return
+        torch = sys.modules["torch"]
+        assert self._identity is not None
+        counters = net.Counters(self.nic) if self.nic else None
+        try:
+            mode = self._config.capture
+            profiler = None if mode == "stacks" else TorchProfiler(torch, mode, self._on_conflict)
+            capture = WindowCapture(
+                window,
+                self._identity,
+                self._folder / f"window-{window.id}",
+                profiler,
+                self._config.sampler_hertz,
+                counters.read if counters is not None else None,
+                _readings,
+            )
+            capture.start(steps)
+        except (CaptureError, OSError) as error:
+            self._finish(window, str(error))
+            return
+        self._capture = capture
+        self._recorder.edge = steps + 1
+
+    def _on_conflict(self) -> None:
+        if self._capture is not None:
+            self._capture.abort("the training's own profiler started; it goes first")
+
+    def _stop(self, window: Window, capture: WindowCapture) -> None:
+        try:
+            done = capture.stop({"nic_peak_bytes": self._nic_peak, "missing": self._missing(), "signature": self.signature})
+        except (CaptureError, OSError, RuntimeError) as error:
+            self._finish(window, str(error))
+            return
+        if self._probing:
+            size = Path(done.trace).stat().st_size if done.trace else 0
+            self.events_per_iteration = size / BYTES_PER_EVENT_FILE / PROBE_ITERATIONS
+            self._finish(window, "")
+            return
+        self.last = window
+        self._clear()
+        self._say(
+            f"window {window.id} ({window.reason}): {window.stop - window.start} iterations profiled; "
+            f"training was paused {done.blocked_seconds:.1f} s"
+        )
+
+    def _missing(self) -> dict[str, str]:
+        if not self.nic:
+            return {"nic": "no network interface found: set EROICA_NIC"}
+        if self._nic_peak is None:
+            return {"nic": f"{self.nic} does not tell its speed: set EROICA_NIC_MBIT"}
+        return {}
+
+    def _finish(self, window: Window, why: str) -> None:
+        """End without a result: the probe, or a window that failed."""
+        shutil.rmtree(self._folder / f"window-{window.id}", ignore_errors=True)
+        if self._probing:
+            if self.events_per_iteration is None:
+                self.events_per_iteration = 0.0
+        elif why:
+            self._skip(window, why)
+        self._clear()
+
+    def _skip(self, window: Window, why: str) -> None:
+        self.counts[f"{window.reason} skipped"] += 1
+        self._say(f"window {window.id} ({window.reason}) skipped on this rank: {why}")
+
+    def _clear(self) -> None:
+        self._recorder.edge = NEVER
+        self._capture = None
+        self._pending = None
+        self._probing = False
+
+    def close(self) -> None:
+        """Give up whatever runs; called when training ends."""
+        capture, window = self._capture, self._pending
+        if capture is not None and window is not None:
+            capture.abort("training ended inside the window")
+            self._finish(window, capture.failure)
+        self._recorder.edge = NEVER
+
+
+def _readings() -> Readings:
+    pid = os.getpid()
+    return Readings(host.run_delay_ns(pid, threading.get_native_id()), host.throttled_ns(pid))
+
+
+def signature_of(cycle: Any, optimizer: Any) -> str:
+    """Return the key of the learned loop: its iteration and the first optimizer's parameters (number, total size)."""
+    groups = getattr(optimizer, "param_groups", None) or []
+    sizes = [parameter.numel() for group in groups for parameter in group.get("params", ())]
+    inputs = "/".join(f"{count}in{len(optimizers)}step" for count, optimizers in cycle)
+    return f"{inputs}-{len(sizes)}p-{sum(sizes)}"

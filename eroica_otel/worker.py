@@ -1,0 +1,92 @@
+"""Puts the parts of one worker together at its first event, and takes them apart at its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from eroica_otel import __version__
+from eroica_otel.agree.poller import Poller
+from eroica_otel.agree.store import Store, connect
+from eroica_otel.config import WorkerConfig
+from eroica_otel.identity import resolve
+from eroica_otel.model import Identity
+from eroica_otel.monitor import Monitor, MonitorThread
+from eroica_otel.signals.hooks import Recorder
+from eroica_otel.spawn import HelperProcess
+from eroica_otel.trainer import Windows
+
+GuardCall = Callable[[str, Callable[[], None]], None]
+
+
+def private_folder(directory: str, pid: int) -> Path:
+    """Make and return this process' folder, 0700; raises OSError where somebody else owns the parent."""
+    parent = Path(directory)
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if parent.stat().st_uid != os.getuid():
+        raise PermissionError(f"{parent} belongs to another user: set EROICA_DIR to a folder of your own")
+    folder = parent / str(pid)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def start(
+    recorder: Recorder,
+    config: WorkerConfig,
+    guard: GuardCall,
+    failed: Callable[[str, str], None],
+    say: Callable[[str], None],
+) -> Callable[[bool], None]:
+    """Start monitor, poller and helper for this process; return what ends them.
+
+    That takes one argument: False at the end of training, when the helper ends by itself after a last delivery, True
+    when the process goes on and nothing may stay behind.
+    """
+    environment = os.environ
+    distributed = sys.modules.get("torch.distributed")
+    identity = resolve(config, environment, sys.argv, distributed)
+    folder = private_folder(config.directory, os.getpid())
+    counts: Counter[str] = getattr(guard, "counts", Counter())
+    windows = Windows(recorder, config, folder, environment, say)
+    edge = windows.on_edge
+    recorder.on_edge = lambda: guard("capture", edge)
+    poller = Poller(lambda: _store(identity), identity.world_size, config.window_seconds)
+    monitor = Monitor(recorder, config, identity, folder, windows, poller, counts, say)
+    helper = HelperProcess(folder, config, environment, failed)
+    _greet(identity, say)
+
+    def tick() -> None:
+        monitor.tick()
+        helper.keep_running()
+
+    thread = MonitorThread(tick, guard)
+    poller.start()
+    thread.start()
+
+    def stop(wait: bool) -> None:
+        windows.close()
+        thread.stop()
+        poller.stop()
+        monitor.finished = True
+        monitor.tick()
+        if wait:
+            helper.stop()
+
+    return stop
+
+
+def _store(identity: Identity) -> Store:
+    prefix = f"eroica/{identity.run_id}/{identity.restart}/"
+    return connect(sys.modules.get("torch.distributed"), os.environ, prefix, identity.world_size)
+
+
+def _greet(identity: Identity, say: Callable[[str], None]) -> None:
+    if identity.rank == 0:
+        endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
+        say(
+            f"{__version__}: watching job {identity.training_job}, {identity.world_size} ranks; "
+            f"series to {endpoint}; EROICA_DISABLED=1 turns it off"
+        )
