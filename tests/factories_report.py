@@ -1,6 +1,7 @@
 """Builders of reports for the tests of publish/report; every keyword has a default that makes one consistent story.
 
-The story: job llm-7b, rank 2 on node-c spends 46 ms of every 212 ms iteration in ``augment``; its peers wait in all_reduce.
+The story: in job llm-7b rank 2 on node-c spends 46 ms of every 212 ms iteration in ``augment``; its peers wait in
+all_reduce.
 """
 
 from __future__ import annotations

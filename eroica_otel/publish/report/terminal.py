@@ -20,7 +20,17 @@ from eroica_otel.publish.report.verdict import (
     persistence,
     unjudged,
 )
-from eroica_otel.publish.report.words import NO_BREAK, duration, frame_text, glued, location, place, plural, ranks_text, visible
+from eroica_otel.publish.report.words import (
+    NO_BREAK,
+    duration,
+    frame_text,
+    glued,
+    location,
+    place,
+    plural,
+    ranks_text,
+    visible,
+)
 
 GUTTER = 10
 """Columns of the label at the left."""

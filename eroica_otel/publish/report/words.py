@@ -42,7 +42,7 @@ def percent(ratio: float | None) -> str:
 
 def signed(text: str) -> str:
     """Return the text of a number with a plus sign where it has none."""
-    return text if text.startswith("-") or text == UNKNOWN else f"+{text}"
+    return text if text.startswith(("-", "0 ", "under ")) or text == UNKNOWN else f"+{text}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -92,8 +92,14 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(text: str) -> str:
+    """Return the text on one line, with a full stop where it has none."""
+    text = visible(text).strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def place(finding: Finding) -> str:
-    """Return who is meant: "rank 2 on node-c", "node node-c (ranks 8 to 15)", "link node-a to node-b", "all workers"."""
+    """Return who is meant: "rank 2 on node-c", "node node-c (ranks 8 to 15)", "link a to b", "all workers"."""
     ranks = ranks_text(finding.ranks)
     if finding.scope == "job" or finding.verdict == "job":
         return "all workers"
