@@ -23,10 +23,10 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 help: ## show this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
-demo: $(READY) ## see it work: a real training, a real fault, the verdict (FAULT=python|input|none OUT=folder WINDOW=seconds)
+demo: $(READY) ## see it work: a training, a fault (FAULT=python, input or none), the verdict
 	@$(BIN)/eroica-otel demo --fault $(FAULT) --out $(OUT) --window $(WINDOW)
 
-test: lint types contracts unit e2e ## run all checks: lint, types, import contracts, unit and end-to-end tests
+test: lint types contracts unit e2e ## run everything below that checks, as CI does
 	@echo "make test: lint, types, import contracts, unit tests and end-to-end tests passed"
 
 lint: $(READY) ## check style and format
@@ -55,7 +55,7 @@ bench: $(READY) ## run the benchmarks
 wheel: $(READY) ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist
 
-oldest: $(READY) ## run the unit tests with the oldest dependencies that pyproject.toml allows (torch as locked)
+oldest: $(READY) ## run the unit tests with the oldest allowed dependencies
 	@mkdir -p build
 	@$(BOUNDS) | grep -E '^(numpy|msgspec|wrapt|opentelemetry-.*|prometheus-client)==' > build/oldest.txt
 	@cat build/oldest.txt
@@ -63,7 +63,7 @@ oldest: $(READY) ## run the unit tests with the oldest dependencies that pyproje
 	@build/oldest/bin/python -m pip -qq install -c build/oldest.txt -e ".[dev,torch,hardware]" $$(grep '^torch==' requirements-dev.lock)
 	@build/oldest/bin/pytest -q -m "not e2e"
 
-lock: ## pin the development environment anew (LOCK_PYTHONS="newer older")
+lock: ## pin the development environment anew
 	@$(PYTHON) .ci/lock.py $(LOCK_PYTHONS)
 
 setup: $(READY) ## only set up .venv
@@ -86,7 +86,8 @@ $(MADE):
 
 # The lock holds every package, so the project itself needs no resolver and no isolated build.
 $(READY): $(MADE) requirements-dev.lock pyproject.toml hatch_build.py
-	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-compile -r requirements-dev.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
-	@$(PIP) check
+	@$(PIP) check > /dev/null
+	@$(BIN)/python -c "import torch, torch.distributed, torch.profiler, opentelemetry.sdk.metrics"
 	@touch $@
