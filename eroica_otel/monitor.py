@@ -61,6 +61,7 @@ class Monitor:
         self._last_update: float | None = None
         self._reference_done = not config.reference
         self._wants = ("", 0.0)
+        self._taken = 0
         self._after_window: Window | None = None
         self._before_seconds = _NAN
         self._after_periods: list[float] = []
@@ -121,6 +122,7 @@ class Monitor:
             self._windows.most_iterations(),
             reason,
             now - self._wants[1],
+            self._taken,
         )
 
     def _recent(self) -> float:
@@ -142,6 +144,7 @@ class Monitor:
     def _take_agreed(self) -> None:
         while self._poller.agreed and not self._windows.busy:
             window = self._poller.agreed.popleft()
+            self._taken += 1
             self._announce(window)
             self._reference_done |= window.reason == "reference"
             (self._folder / REQUEST_FILE).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
@@ -80,7 +81,7 @@ class Poller:
         if standing is not None:
             store.set(f"rank/{standing.rank}", standing.to_bytes())
         self._take(store)
-        if standing is not None and standing.wants and not self.agreed:
+        if standing is not None and standing.wants and standing.windows == self._next_window:
             self._decide(store, standing)
             self._take(store)
         self._answered = self._clock()
@@ -92,7 +93,8 @@ class Poller:
 
     def _decide(self, store: Store, own: Standing) -> None:
         answers = (store.get(f"rank/{rank}") for rank in range(self._world_size) if rank != own.rank)
-        standings = [own, *(Standing.from_bytes(data) for data in answers if data is not None)]
+        others = (Standing.from_bytes(data) for data in answers if data is not None)
+        standings = [own, *(s if s.windows == own.windows else replace(s, wants="") for s in others)]
         reason = wanted(standings, self._world_size)
         if reason and reason == own.wants:
             window = propose(standings, reason, self._window_seconds, self._wall())

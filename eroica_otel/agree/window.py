@@ -30,6 +30,7 @@ class Standing:
         most_iterations: Longest window that its event budget and memory allow, in iterations.
         wants: Reason of the window it wants, "" for none.
         wants_since_seconds: How long it has wanted it.
+        windows: Windows it had taken when it said so; a wish from before a window is no wish for the next.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class Standing:
     most_iterations: int
     wants: str = ""
     wants_since_seconds: float = 0.0
+    windows: int = 0
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()

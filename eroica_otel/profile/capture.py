@@ -59,6 +59,8 @@ class TorchProfiler:
         self._torch = torch
         self._on_conflict = on_conflict
         self._undo: Callable[[], None] | None = None
+        # Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         profiler, activity = torch._C._profiler, torch._C._profiler.ProfilerActivity
         gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
         self.gpu = bool(gpu)

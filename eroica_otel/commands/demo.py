@@ -1,0 +1,138 @@
+"""``eroica-otel demo``: a real training, a real fault, and the verdict, within two minutes on any machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from eroica_otel.commands.window import request
+from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
+from eroica_otel.demo.story import Story
+from eroica_otel.errors import ConfigError, EroicaError
+from eroica_otel.model import Report
+from eroica_otel.publish.report import json as report_json
+from eroica_otel.publish.report import terminal
+
+HELP = """\
+See it work: train a small model with 4 processes, slow one of them down for real, and read the verdict.
+
+The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time, so
+that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer, report.
+report.json, report.html, injected.json (what was really done) and demo.log go to the output folder."""
+
+FAULTS = {"python": 0.06, "input": 0.06, "none": 0.0}
+"""Seconds that the fault adds to each iteration of one rank."""
+EXPECTED = {"python": "python_overhead", "input": "slow_input"}
+LIMIT_SECONDS = 120.0
+OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("--fault", choices=sorted(FAULTS), default="python", help="what goes wrong (default: %(default)s)")
+    parser.add_argument(
+        "--rank", type=int, choices=range(RANKS), default=None, help="where it goes wrong (default: at random)"
+    )
+    parser.add_argument("--out", metavar="DIR", default="build/demo", help="output folder (default: %(default)s)")
+    parser.add_argument(
+        "--window", metavar="SECONDS", type=float, default=5.0, help="length of a window (default: %(default)g)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play the demo; 0 when the verdict is the one it should be.
+
+    Raises:
+        ConfigError: torch is missing or an option cannot be used.
+        EroicaError: a process died, time ran out, or the verdict is wrong.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise ConfigError("the demo trains with torch, which is not installed: pip install 'eroica-otel[torch]'")
+    if not 1.0 <= arguments.window <= 60.0:
+        raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
+    out = _prepare(Path(arguments.out))
+    rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
+    fault = Fault(arguments.fault, rank, FAULTS[arguments.fault])
+    with Stage(out, arguments.window) as stage:
+        report = _play(stage, fault, Story(stage, sys.stdout.write))
+    print("\n" + terminal.render(report, width=shutil.get_terminal_size((110, 24)).columns, colour=_colour()))
+    print(f"  more    {out / 'report.html'}   {out / 'report.json'}   {out / 'demo.log'}")
+    _check(report, fault)
+    return 0
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _prepare(out: Path) -> Path:
+    """Make the output folder and remove what an earlier demo left in it, and nothing else."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in OURS:
+        path = out / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return out.resolve()
+
+
+def _play(stage: Stage, fault: Fault, story: Story) -> Report:
+    """Healthy, reference, fault, verdict."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+
+    def wait(what: str, reached: Callable[[], bool]) -> None:
+        while not reached():
+            stage.check()
+            if time.monotonic() > deadline:
+                raise EroicaError(f"after {LIMIT_SECONDS:.0f} s still waiting for {what}; see {stage.log}")
+            story.tell()
+            time.sleep(0.5)
+
+    wait("the reference window to be judged", lambda: stage.judged("reference") is not None)
+    wait("all ranks to know their healthy iteration time", lambda: _settled(stage))
+    began = int(time.time())
+    if fault.name == "none":
+        request(stage.workers_folder, JOB)
+        story.say("no fault: asking for a window by hand (eroica-otel window)")
+        stage.inject(fault)
+    else:
+        stage.inject(fault)
+        story.say(f"the fault starts now: {_describe(fault)}")
+    reason = "manual" if fault.name == "none" else "degraded"
+    wait(f"a {reason} window to be judged", lambda: (stage.judged(reason) or 0) >= began)
+    story.tell()
+    return report_json.parse((stage.out / "report.json").read_text())
+
+
+def _settled(stage: Stage) -> bool:
+    workers = stage.workers()
+    return len(workers) == RANKS and all(w.state == "healthy" and w.ratio is not None for w in workers)
+
+
+def _describe(fault: Fault) -> str:
+    milliseconds = fault.seconds * 1000
+    if fault.name == "python":
+        return f"augment() in rank {fault.rank} burns {milliseconds:.0f} ms of CPU in each iteration"
+    return f"the text server answers rank {fault.rank} {milliseconds:.0f} ms late in each iteration"
+
+
+def _check(report: Report, fault: Fault) -> None:
+    """Raise EroicaError unless the verdict is what the fault should give."""
+    alarming = [finding for finding in report.findings if finding.severity != "info"]
+    got = ", ".join(f"{finding.cause} on ranks {list(finding.ranks)}" for finding in alarming) or "no finding"
+    if fault.name == "none":
+        right = not alarming
+        wanted = "no finding"
+    else:
+        wanted = f"{EXPECTED[fault.name]} on rank {fault.rank}"
+        right = [(finding.cause, finding.ranks) for finding in alarming] == [(EXPECTED[fault.name], (fault.rank,))]
+    if not right:
+        raise EroicaError(f"the verdict is wrong: {got}, but it should be {wanted}")

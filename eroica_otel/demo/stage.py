@@ -1,0 +1,186 @@
+"""The demo's processes: localizer, text server, training. Started together, ended together, also when the demo is killed."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from eroica_otel import names
+from eroica_otel.errors import EroicaError
+from eroica_otel.model import Point
+from eroica_otel.status import Status, live_workers
+
+JOB = "demo"
+RANKS = 4
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong: "python" burns CPU in a function, "input" blocks a read, "none" is a clean run."""
+
+    name: str
+    rank: int
+    seconds: float
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Stage:
+    """A context in which the demo's processes run; leaving it ends them all.
+
+    Attributes:
+        log: File with everything that the processes wrote.
+    """
+
+    def __init__(self, out: Path, window_seconds: float, environment: dict[str, str] | None = None) -> None:
+        self.out = out
+        self.log = out / "demo.log"
+        self.workers_folder = out / "workers"
+        self._control = out / "control"
+        self._window_seconds = window_seconds
+        self._environment = environment if environment is not None else dict(os.environ)
+        self._metrics_port = free_port()
+        self._otlp_port = free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Stage:
+        self._control.mkdir(parents=True, exist_ok=True)
+        self._output = self._stack.enter_context(self.log.open("wb"))
+        try:
+            self._start_localizer()
+            self._start_training(self._start_text())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in reversed(self._processes.values()):
+            _end(process)
+        self._stack.close()
+
+    def _spawn(self, name: str, arguments: Iterable[str], extra: dict[str, str], stdout: int | None = None) -> None:
+        self._processes[name] = subprocess.Popen(
+            [sys.executable, *arguments],
+            env=self._environment | extra,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output if stdout is None else stdout,
+            stderr=self._output,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+    def _start_localizer(self) -> None:
+        listen, metrics = f"127.0.0.1:{self._otlp_port}", f"127.0.0.1:{self._metrics_port}"
+        where = ["--state", str(self.out / "state"), "--report", str(self.out)]
+        command = ["-m", "eroica_otel.commands.main", "localize", "--listen", listen, "--metrics", metrics, *where]
+        self._spawn("localizer", command, {})
+
+    def _start_text(self) -> str:
+        self._spawn("text", ["-m", "eroica_otel.demo.text", "--control", str(self._control)], {}, subprocess.PIPE)
+        stream = self._processes["text"].stdout
+        assert stream is not None
+        return stream.readline().decode().strip()
+
+    def _start_training(self, text: str) -> None:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        script = ["-m", "eroica_otel.demo.train", "--text", text, "--control", str(self._control)]
+        extra = {
+            "EROICA_TRAINING_JOB": JOB,
+            "EROICA_DIR": str(self.workers_folder),
+            "EROICA_WINDOW_SECONDS": str(self._window_seconds),
+            "EROICA_COOLDOWN_SECONDS": "10",
+            "EROICA_NIC_MBIT": "10000",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._otlp_port}",
+            "OTEL_METRIC_EXPORT_INTERVAL": "2000",
+            "OMP_NUM_THREADS": "1",
+        }
+        self._spawn("training", [*launcher, *script], extra | self._overrides())
+
+    def _overrides(self) -> dict[str, str]:
+        """What the caller's own environment says of the training wins over the demo's choices."""
+        return {name: value for name, value in self._environment.items() if name in ("OTEL_METRICS_EXPORTER",)}
+
+    def pid(self, name: str) -> int:
+        """Return the process id of "localizer", "text" or "training"."""
+        return self._processes[name].pid
+
+    def check(self) -> None:
+        """Raise EroicaError when one of the processes has ended by itself."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise EroicaError(f"the {name} ended early with code {process.returncode}; see {self.log}")
+
+    def workers(self) -> list[Status]:
+        """Return what the ranks say of themselves, by rank."""
+        return [status for _, status in live_workers(self.workers_folder)]
+
+    def series(self) -> list[Point]:
+        """Return what the localizer shows on /metrics; empty while it starts."""
+        try:
+            with urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return []
+        families = text_string_to_metric_families(text)
+        return [Point(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
+
+    def judged(self, *reasons: str) -> int | None:
+        """Return the id of the window that was judged last, if its reason is one of ``reasons``."""
+        for point in self.series():
+            if point.name == names.LOCALIZER_WINDOW.name and point.labels.get("reason") in reasons:
+                return int(point.value)
+        return None
+
+    def inject(self, fault: Fault) -> None:
+        """Start the fault; what was done is left in injected.json, for people and for tests only."""
+        order = {"fault": fault.name, "rank": fault.rank, "seconds": fault.seconds}
+        _write(self._control / "fault.json", order)
+        _write(self.out / "injected.json", {"fault": fault.name, "rank": fault.rank, "at": time.time()})
+
+
+def _write(path: Path, value: object) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value))
+    os.replace(part, path)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number, patience in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
+        if process.poll() is not None:
+            break
+        os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            continue
+    if process.stdout is not None:
+        process.stdout.close()
