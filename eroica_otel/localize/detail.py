@@ -1,0 +1,133 @@
+"""Facts beside the verdict, for people: takes a scene and findings, gives model.Detail. Nothing is decided on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from eroica_otel.localize.columns import Floats, Function
+from eroica_otel.localize.compare import by_group, median, peers_median
+from eroica_otel.localize.distances import pattern_of, tolerances
+from eroica_otel.localize.network import Network
+from eroica_otel.localize.scene import Scene, to_workers
+from eroica_otel.localize.seconds import Key, measure
+from eroica_otel.localize.wording import duration, percent
+from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, WorkerWindow
+
+PICTURES = 12
+"""Functions shown over all ranks."""
+
+
+def detail_of(scene: Scene, findings: Sequence[Finding], network: Network) -> Detail:
+    """Return the facts of one window with at least one worker."""
+    columns = scene.columns
+    largest, difference = _by_size(scene)
+    named = [at for f in findings for at, function in enumerate(columns.functions) if function.id == f.function_id]
+    shown = list(dict.fromkeys([*named, *largest]))[:PICTURES]
+    windows = columns.windows
+    return Detail(
+        iteration_seconds=scene.iteration,
+        reference_iteration_seconds=scene.reference_iteration,
+        window_seconds=float(np.median([window.seconds for window in windows])),
+        iterations=int(np.median([window.iterations for window in windows])),
+        verdict_seconds=math.nan,
+        ranks=columns.ranks,
+        hosts=tuple(window.identity.host for window in windows),
+        kinds=_kinds(scene),
+        functions=tuple(_function(scene, at) for at in shown),
+        functions_seen=len(columns.functions),
+        largest_difference=difference,
+        ruled_out=_ruled_out(scene, findings, network),
+    )
+
+
+def _key(function: Function) -> Key:
+    return ("function", function.kind, function.family, function.id)
+
+
+def _by_size(scene: Scene) -> tuple[list[int], tuple[str, int, float]]:
+    """Functions by median time, largest first, and what is furthest above its peers."""
+    sizes: list[tuple[float, int]] = []
+    furthest = ("", -1, 0.0)
+    for at, function in enumerate(scene.columns.functions):
+        total = measure(scene.columns, _key(function)).total
+        sizes.append((-median(total), at))
+        above = np.nan_to_num(total - by_group(total, scene.groups, peers_median), nan=0.0)
+        worker = int(np.argmax(above))
+        share = float(above[worker]) / scene.iteration
+        if share > furthest[2]:
+            furthest = (function.name, scene.columns.ranks[worker], share)
+    return [at for _, at in sorted(sizes)], furthest
+
+
+def _kinds(scene: Scene) -> dict[str, tuple[float, ...]]:
+    """Seconds per iteration by kind and idle, NaN where a worker did not report one."""
+    result = {}
+    for kind in (*KINDS, "idle"):
+        shares = np.array([window.kinds.get(kind, math.nan) for window in scene.columns.windows])
+        if np.isfinite(shares).any():
+            result[kind] = _floats(np.asarray(shares * scene.columns.iteration, np.float32))
+    return result
+
+
+def _floats(values: Floats) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _function(scene: Scene, at: int) -> FunctionDetail:
+    function = scene.columns.functions[at]
+    seconds = measure(scene.columns, _key(function))
+    reference = math.nan
+    if scene.reference is not None:
+        before = measure(scene.reference, _key(function))
+        reference = median(to_workers(before.total, scene.position, scene.groups)) if before.present.any() else math.nan
+    beta = tolerances(pattern_of(scene.columns, at), scene.policy)[0]
+    return FunctionDetail(
+        function_id=function.id, function=function.name, kind=function.kind,
+        seconds=_floats(np.where(seconds.present, seconds.total, np.nan).astype(np.float32)),
+        cpu_seconds=_floats(np.where(seconds.present, seconds.on, np.nan).astype(np.float32)),
+        median=median(seconds.total), tolerance=float(beta) * scene.iteration, reference=reference,
+    )  # fmt: skip
+
+
+def _ruled_out(scene: Scene, findings: Sequence[Finding], network: Network) -> tuple[str, ...]:
+    causes = {finding.cause for finding in findings}
+    texts: list[str] = []
+    if network.edges and "nic_degraded" not in causes:
+        texts.append(f"network (link rates at {percent(network.lowest)} to 100 % of the best)")
+    if not causes & {"cpu_starved", "cpu_contention"}:
+        texts += _cores(scene)
+    if "slow_input" not in causes:
+        texts += _most(scene, "input", "input")
+    if "gc_pause" not in causes:
+        texts += _most(scene, "gc", "garbage collection")
+    if "process_stopped" not in causes:
+        texts += _gaps(scene.columns.windows)
+    return tuple(texts)
+
+
+def _cores(scene: Scene) -> list[str]:
+    parts = [
+        f"{what} {percent(float(np.nanmax(column)))}"
+        for what, column in (("throttled", scene.columns.throttle), ("without a core", scene.columns.delay))
+        if np.isfinite(column).any()
+    ]
+    return [f"CPU limits ({', '.join(parts)} at most)"] if parts else []
+
+
+def _most(scene: Scene, family: str, what: str) -> list[str]:
+    if not any(function.kind == "python" for function in scene.columns.functions):
+        return []
+    total = measure(scene.columns, ("family", "python", family)).total
+    return [f"{what} (at most {duration(float(total.max()))} an iteration)"]
+
+
+def _gaps(windows: Iterable[WorkerWindow]) -> list[str]:
+    gaps = [
+        w.sampler_gap_seconds
+        for w in windows
+        if w.sampler_gap_seconds is not None and math.isfinite(w.sampler_gap_seconds)
+    ]
+    return [f"stopped processes (longest silence {duration(max(gaps))})"] if gaps else []

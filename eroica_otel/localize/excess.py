@@ -1,0 +1,185 @@
+"""Who does more work of its own than its peers, and who changed: takes a scene, gives one Judgement per unit that
+says something.
+
+Excess: seconds per iteration above the median of the peers. Material: at least 5 % of the iteration, and far above
+    the peers (1.4x, or beyond 6 noise levels and 6 spreads; CPU seconds 1.25x). Drift (Gamma): seconds per iteration
+    above the own reference. Time without a core is taken off before a Python frame is blamed, because any frame can
+    be the one that waits for a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from eroica_otel.localize.columns import Bools, Floats
+from eroica_otel.localize.compare import by_group, peers_median, spread
+from eroica_otel.localize.scene import Scene, to_workers
+from eroica_otel.localize.seconds import OWN, Key, Seconds, measure
+
+_SCREEN = 0.8
+"""A function whose largest share is below this part of what is material cannot be material."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One unit over all workers, seconds per iteration, [W].
+
+    Attributes:
+        peers: Median of the peers, NaN without any.
+        excess: Above the peers, after time without a core is taken off (Python only).
+        on_excess: CPU time above the peers, NaN unknown.
+        on_peers: Median CPU time of the peers.
+        material: Whether the excess counts.
+        lacking: Whether the worker is as far BELOW its peers as would count above (healthy minority).
+        split: Whether the worker's role splits evenly, so that nobody can say which half is right.
+        drift: Gamma, NaN without a reference.
+        drifted: Whether Gamma is large.
+        steady: Whether Gamma is small.
+        reference: Seconds in the reference, NaN without one.
+        on_drift: Change of CPU time, NaN unknown.
+        known_before: Whether any worker had the unit in the reference.
+        name: Name of the function, "" where the unit spans several names.
+    """
+
+    key: Key
+    now: Seconds
+    peers: Floats
+    excess: Floats
+    on_excess: Floats
+    on_peers: Floats
+    material: Bools
+    lacking: Bools
+    split: Bools
+    drift: Floats
+    drifted: Bools
+    steady: Bools
+    reference: Floats
+    on_drift: Floats
+    known_before: bool
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """Kind of the unit, "" for all own work."""
+        return self.key[1] if len(self.key) > 1 else ""
+
+    @property
+    def family(self) -> str:
+        """Family of the unit, "" where it spans several."""
+        return self.key[2] if len(self.key) > 2 else ""
+
+    @property
+    def interesting(self) -> bool:
+        """Whether any stage of the verdict could use it."""
+        return bool(self.material.any() or self.lacking.any() or self.split.any() or self.drifted.any())
+
+
+def judge_units(scene: Scene) -> list[Judgement]:
+    """Return the judgements of all units of own work that say something, most specific first."""
+    judged = (judge_unit(scene, key) for key in _units(scene))
+    return [judgement for judgement in judged if judgement.interesting]
+
+
+def _units(scene: Scene) -> Iterator[Key]:
+    """Keys of all units worth judging; a unit equal to its only member is left to the member."""
+    groups = scene.columns.groups
+    least = _SCREEN * scene.policy.material_ratio
+    for level in ("function", "name", "family", "kind"):
+        for key, functions in groups.items():
+            own = scene.columns.functions[functions[0]].own
+            if key[0] != level or not own or (level in ("name", "family") and len(functions) < 2):
+                continue
+            entries = scene.columns.entries(functions)
+            if level != "function" or scene.columns.beta[entries].max(initial=0) >= least:
+                yield key
+    yield OWN
+
+
+def judge_unit(scene: Scene, key: Key) -> Judgement:
+    """Return one unit compared with the peers and with the reference."""
+    now = measure(scene.columns, key)
+    peers = by_group(now.total, scene.groups, peers_median)
+    on_peers = by_group(now.on, scene.groups, peers_median)
+    on_excess = now.on - on_peers
+    raw = now.total - peers
+    excess = without_delay(raw, on_excess, scene.delay_excess) if key[1:2] == ("python",) else raw
+    before = None if scene.reference is None else measure(scene.reference, key)
+    drift, on_drift, noise, reference = _drift(scene, key, now, before)
+    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before))
+    lacking = _lacking(scene, now, peers)
+    large = scene.policy.material_ratio * scene.iteration
+    return Judgement(
+        key, now, peers, excess, on_excess, on_peers, material, lacking,
+        split=_split(scene, material, lacking),
+        drift=drift,
+        drifted=_compare(drift, np.fmax(large, scene.policy.noise_levels * noise)),
+        steady=np.asarray(np.abs(drift) < scene.policy.drift_small_ratio * large, bool),
+        reference=reference,
+        on_drift=on_drift,
+        known_before=before is not None and bool(before.present.any()),
+        name=scene.columns.functions[scene.columns.groups[key][0]].name if key[0] in ("function", "name") else "",
+    )  # fmt: skip
+
+
+def without_delay(change: Floats, on_change: Floats, delay: Floats) -> Floats:
+    """Return ``change`` less the time without a core, which can only explain what was not CPU time."""
+    idle = np.where(np.isfinite(on_change), change - np.fmax(on_change, 0), change)
+    return np.asarray(change - np.clip(delay, 0, np.fmax(idle, 0)), np.float32)
+
+
+def _compare(values: Floats, bound: Floats) -> Bools:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values >= bound, bool)
+
+
+def _noise(scene: Scene, now: Seconds, before: Seconds | None) -> Floats:
+    """Noise per worker from the reference, else from the window itself where it is one."""
+    return now.noise if before is None else to_workers(before.noise, scene.position, scene.groups)
+
+
+def _material(scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats) -> Bools:
+    policy = scene.policy
+    large = policy.material_ratio * scene.iteration
+    levels = np.full(noise.shape, np.nan, np.float32)
+    for group in scene.groups:
+        levels[group] = policy.noise_levels * np.fmax(noise[group], spread(now.total[group]))
+    levels[~np.isfinite(noise)] = np.nan
+    with np.errstate(invalid="ignore"):
+        far = excess > (policy.peers_factor - 1) * (now.total - raw)
+        busy = (on_excess >= large) & (on_excess > (policy.cpu_factor - 1) * (now.on - on_excess))
+        return np.asarray(((excess >= large) & (far | (excess > levels))) | (busy & (excess >= large)), bool)
+
+
+def _lacking(scene: Scene, now: Seconds, peers: Floats) -> Bools:
+    with np.errstate(invalid="ignore"):
+        less = peers - now.total >= scene.policy.material_ratio * scene.iteration
+        return np.asarray(less & (peers > scene.policy.peers_factor * now.total), bool)
+
+
+def _split(scene: Scene, material: Bools, lacking: Bools) -> Bools:
+    result = np.zeros(material.shape, bool)
+    for group in scene.groups:
+        for side in (material[group], lacking[group]):
+            high = int(side.sum())
+            if high and abs(2 * high - group.size) <= scene.policy.split_ratio * group.size:
+                result[group] = True
+    return result
+
+
+def _drift(scene: Scene, key: Key, now: Seconds, before: Seconds | None) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return Gamma, the change of CPU time, the noise and the reference itself, all NaN without a reference."""
+    if before is None:
+        nothing = np.full(now.total.shape, np.nan, np.float32)
+        return nothing, nothing, nothing, nothing
+    reference = to_workers(before.total, scene.position, scene.groups)
+    on_drift = now.on - to_workers(before.on, scene.position, scene.groups)
+    drift = now.total - reference
+    if key[1:2] == ("python",) or np.isfinite(now.on).all():  # what a GPU does never waits for a core
+        drift = without_delay(drift, on_drift, scene.delay_growth)
+    noise = to_workers(before.noise, scene.position, scene.groups)
+    rough = to_workers(before.rough, scene.position, scene.groups)
+    known = np.nan_to_num(noise) + scene.policy.noise_unknown_ratio * rough
+    return drift, on_drift, np.fmax(known, scene.policy.noise_least_ratio * reference).astype(np.float32), reference

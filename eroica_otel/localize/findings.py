@@ -1,0 +1,150 @@
+"""Cases -> findings: takes what the stages found, gives findings with impact, severity, confidence, evidence and
+advice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from eroica_otel.localize.blame import Blame, blame
+from eroica_otel.localize.compare import median
+from eroica_otel.localize.distances import distances
+from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.scene import Scene
+from eroica_otel.localize.seconds import measure, members
+from eroica_otel.localize.stages import Case
+from eroica_otel.localize.wording import core_evidence, everyone_evidence, waiting_evidence, work_evidence
+from eroica_otel.model import Finding, Report, WorkerWindow
+
+
+def culprit_finding(
+    scene: Scene, case: Case, culprits: Collection[int], history: Sequence[Report]
+) -> tuple[Finding, Blame]:
+    """Return the finding about workers that are unlike their peers, and what the waiting says about it."""
+    blamed = blame(scene, case.workers, case.excess, culprits)
+    evidence = [*work_evidence(scene, case.judgement, case.workers)]
+    if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
+        evidence += core_evidence(scene, case.workers)
+    evidence += waiting_evidence(scene, case.workers, blamed, culprits)
+    if case.changed and len(case.workers) * 2 >= len(scene.roles):
+        evidence.append(f"{len(scene.roles) - len(case.workers)} ranks did not change: they are the healthy minority")
+    high = blamed.confirms and not (case.changed and not _long_enough(scene))
+    windows = [scene.columns.windows[worker] for worker in case.workers]
+    ratio = blamed.impact / scene.iteration
+    finding = _finding(
+        scene, case, "culprit", ratio, blamed.impact, tuple(evidence),
+        severity=_severity(scene, case, blamed, ratio),
+        confidence="high" if high else "low",
+        scope=scope_of(windows, scene.columns.windows, [scene.roles[worker] for worker in case.workers], scene.roles),
+        persistence=persistence(case.cause.name, tuple(w.identity.rank for w in windows), _chronic(case), history),
+    )  # fmt: skip
+    return finding, blamed
+
+
+def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:
+    """Return the finding about a change of all workers; its impact is what the iteration grew by, at most
+    the change.
+    """
+    policy = scene.policy
+    impact = max(min(case.excess, scene.growth), 0.0)
+    ratio = impact / scene.iteration
+    vague = case.cause.name == "unknown" and (ratio < policy.drift_unknown_ratio or not scene.degraded)
+    small = ratio < policy.impact_least_ratio or vague or case.cause.name == "cpu_contention"
+    return _finding(
+        scene, case, "job", ratio, impact, everyone_evidence(scene, case.judgement),
+        severity="info" if small else _grade(scene, ratio),
+        confidence="high" if _long_enough(scene) and case.cause.name != "unknown" else "low",
+        scope="job",
+        persistence=persistence(case.cause.name, (), False, history),
+    )  # fmt: skip
+
+
+def _finding(
+    scene: Scene, case: Case, verdict: str, ratio: float, seconds: float, evidence: tuple[str, ...],
+    *, severity: str, confidence: str, scope: str, persistence: str,
+) -> Finding:  # fmt: skip
+    at = function_of(scene, case.judgement, case.workers)
+    function = scene.columns.functions[at]
+    apart = distances(scene, at, case.judgement, case.workers)
+    windows = [scene.columns.windows[worker] for worker in case.workers]
+    return Finding(
+        verdict=verdict, cause=case.cause.name, domain=case.cause.domain, severity=severity, confidence=confidence,
+        scope=scope, kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
+        ranks=tuple(w.identity.rank for w in windows),
+        hosts=tuple(dict.fromkeys(w.identity.host for w in windows)),
+        roles=tuple(dict.fromkeys(w.identity.role for w in windows)),
+        impact_ratio=ratio, impact_seconds=seconds,
+        expectation_distance=apart.expectation, differential_distance=apart.differential, drift_distance=apart.drift,
+        persistence=persistence, evidence=evidence, advice=case.cause.advice,
+    )  # fmt: skip
+
+
+def function_of(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> int:
+    """Return the function that stands for a unit: the one whose time on the culprits exceeds that on the
+    others most.
+    """
+    functions = members(scene.columns, judgement.key)
+    if len(functions) == 1:
+        return functions[0]
+    at = list(workers) or list(range(len(scene.roles)))
+    others = [worker for worker in range(len(scene.roles)) if worker not in set(at)]
+
+    def excess(function: int) -> float:
+        this = scene.columns.functions[function]
+        total = measure(scene.columns, ("function", this.kind, this.family, this.id)).total
+        return median(total[at]) - (median(total[others]) if others else 0.0)
+
+    return max(functions, key=excess)
+
+
+def _severity(scene: Scene, case: Case, blamed: Blame, ratio: float) -> str:
+    policy = scene.policy
+    nobody_waits = math.isfinite(blamed.gap) and ratio < policy.impact_least_ratio
+    throttled = float(scene.throttle_excess[list(case.workers)].max()) >= policy.throttle_ratio
+    needs_proof = case.cause.name == "unknown" or (case.cause.name == "cpu_starved" and not throttled)
+    if nobody_waits or case.cause.name == "cpu_contention" or (needs_proof and not blamed.confirms):
+        return "info"
+    return _grade(scene, ratio)
+
+
+def _grade(scene: Scene, ratio: float) -> str:
+    return "critical" if ratio >= scene.policy.critical_ratio else "warning"
+
+
+def _long_enough(scene: Scene) -> bool:
+    """Whether both windows hold enough iterations for a change to be told from noise."""
+    windows = (*scene.columns.windows, *(scene.reference.windows if scene.reference else ()))
+    return float(np.median([window.iterations for window in windows])) >= scene.policy.drift_iterations
+
+
+def _chronic(case: Case) -> bool:
+    """Whether the culprits were as they are in the reference already."""
+    at = list(case.workers)
+    return bool(np.isfinite(case.judgement.drift[at]).all() and case.judgement.steady[at].all())
+
+
+def scope_of(
+    culprits: Sequence[WorkerWindow], everyone: Sequence[WorkerWindow], roles: Sequence[str], all_roles: Sequence[str]
+) -> str:
+    """Return worker, node (all workers of hosts that have several) or role (all workers of roles beside others)."""
+    count = len(culprits)
+    hosts = {window.identity.host for window in culprits}
+    on_hosts = sum(window.identity.host in hosts for window in everyone)
+    if on_hosts == count and count > len(hosts) and count < len(everyone):
+        return "node"
+    in_roles = sum(role in set(roles) for role in all_roles)
+    return "role" if count > 1 and in_roles == count and count < len(everyone) else "worker"
+
+
+def persistence(cause: str, ranks: tuple[int, ...], chronic: bool, history: Sequence[Report]) -> str:
+    """Return once, rotating (the same cause at other ranks before) or since_start (in the reference, or in every
+    window).
+    """
+    earlier = [finding.ranks for report in history for finding in report.findings if finding.cause == cause]
+    if any(not set(ranks) & set(before) for before in earlier if before and ranks):
+        return "rotating"
+    everywhere = history and all(any(f.cause == cause and f.ranks == ranks for f in r.findings) for r in history)
+    return "since_start" if chronic or everywhere else "once"

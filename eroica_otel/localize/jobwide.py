@@ -1,0 +1,242 @@
+"""Findings that no worker's own work shows: takes a scene, gives findings about stopped processes, links, shared
+cores and D alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from eroica_otel.localize.causes import Cause, Facts, cause_of
+from eroica_otel.localize.columns import Floats, ranks_text
+from eroica_otel.localize.compare import median
+from eroica_otel.localize.distances import distances
+from eroica_otel.localize.excess import judge_unit
+from eroica_otel.localize.findings import persistence, scope_of
+from eroica_otel.localize.network import Edge, Network
+from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.scene import Scene
+from eroica_otel.localize.seconds import measure
+from eroica_otel.localize.wording import duration, iteration_evidence, percent
+from eroica_otel.model import Finding, Report, WorkerWindow
+
+_BLANK = {
+    "kind": "", "function": "", "function_id": "", "stack": (), "ranks": (), "hosts": (), "roles": (),
+    "expectation_distance": None, "differential_distance": None, "drift_distance": None, "persistence": "once",
+}  # fmt: skip
+
+
+def _finding(cause: Cause, **values: object) -> Finding:
+    merged = {**_BLANK, "cause": cause.name, "domain": cause.domain, "advice": cause.advice, **values}
+    return Finding(**merged)  # type: ignore[arg-type]
+
+
+def stopped_finding(
+    windows: Sequence[WorkerWindow], lost: Floats, policy: Policy, history: Sequence[Report]
+) -> Finding | None:
+    """Return the finding about processes that did not run (``lost`` seconds > 0), None where all ran."""
+    at = np.flatnonzero(lost > 0)
+    if not at.size:
+        return None
+    culprits = [windows[int(i)] for i in at]
+    cause = cause_of(Facts(stopped=True), policy)
+    worst = int(max(at.tolist(), key=lambda i: float(lost[i]) / windows[i].seconds))
+    window = windows[worst]
+    everyone = len(culprits) * 2 > len(windows) > 1
+    proven = any(culprit.stopped_seconds > 0 for culprit in culprits)
+    share = min(float(lost[worst]) / window.seconds, 1.0)
+    ranks = tuple(w.identity.rank for w in culprits)
+    evidence = [
+        f"rank {window.identity.rank} did not run for {duration(float(lost[worst]))} of {duration(window.seconds)}"
+    ]
+    if window.stopped_seconds > 0:
+        evidence.append(f"its process was in state T (stopped) for {duration(window.stopped_seconds)}")
+    if window.cpu_seconds is not None and math.isfinite(window.cpu_seconds):
+        evidence.append(f"its training thread used {duration(window.cpu_seconds)} of CPU time in the window")
+    if everyone:
+        evidence.append(f"{ranks_text(ranks)} stopped: the whole job or machine was suspended")
+    return _finding(
+        cause,
+        verdict="job" if everyone else "culprit",
+        severity="critical" if proven or share >= policy.critical_ratio else "warning",
+        confidence="high" if proven else "low",
+        scope="job" if everyone else scope_of(culprits, windows, _roles(culprits), _roles(windows)),
+        ranks=() if everyone else ranks,
+        hosts=() if everyone else tuple(dict.fromkeys(w.identity.host for w in culprits)),
+        roles=() if everyone else tuple(dict.fromkeys(w.identity.role for w in culprits)),
+        impact_ratio=share,
+        impact_seconds=float(lost[worst]) / max(window.iterations, 1),
+        persistence=persistence(cause.name, ranks, False, history), evidence=tuple(evidence),
+    )  # fmt: skip
+
+
+def _roles(windows: Sequence[WorkerWindow]) -> list[str]:
+    return [window.identity.role for window in windows]
+
+
+def link_findings(scene: Scene, network: Network) -> list[Finding]:
+    """Return one finding per slow node and per slow link that no slow node explains; only where communication
+    matters.
+    """
+    waiting = median(scene.waiting)
+    if waiting < scene.policy.material_ratio * scene.iteration:
+        return []
+    found = [_node(scene, network, node, waiting) for node in network.nodes]
+    return found + [_link(scene, network, edge, waiting) for edge in network.links]
+
+
+def _node(scene: Scene, network: Network, node: str, waiting: float) -> Finding:
+    edges = [edge for edge in network.edges if node in (edge.sender, edge.receiver)]
+    culprits = [window for window in scene.columns.windows if window.identity.host == node]
+    lowest = min(edge.score for edge in edges)
+    evidence = (
+        f"both links of {node} are slow: " + ", ".join(_edge_text(edge) for edge in edges),
+        *_communication_evidence(scene, network, edges),
+    )
+    return _nic(
+        scene, waiting, lowest, evidence, verdict="culprit", scope="node" if len(culprits) > 1 else "worker",
+        ranks=tuple(window.identity.rank for window in culprits), hosts=(node,),
+        roles=tuple(dict.fromkeys(window.identity.role for window in culprits)),
+    )  # fmt: skip
+
+
+def _link(scene: Scene, network: Network, edge: Edge, waiting: float) -> Finding:
+    evidence = (
+        f"the link {_edge_text(edge)}; its two ends cannot be told apart",
+        *_communication_evidence(scene, network, [edge]),
+    )
+    link = (edge.sender, edge.receiver)
+    return _nic(scene, waiting, edge.score, evidence, verdict="culprit", scope="link", link=link)
+
+
+def _edge_text(edge: Edge) -> str:
+    return f"{edge.sender} to {edge.receiver} reaches {percent(edge.score)} of the best"
+
+
+def _communication_evidence(scene: Scene, network: Network, slow: Sequence[Edge]) -> list[str]:
+    others = [edge.score for edge in network.edges if edge not in slow]
+    texts = [f"the other links reach {percent(min(others))} or more"] if others else []
+    texts.append("no rank has more work of its own than its peers")
+    growth = median(scene.waiting_growth)
+    if math.isfinite(growth):
+        now = duration(median(scene.waiting))
+        texts.append(f"communication takes {now} an iteration, {duration(growth)} more than in the reference window")
+    return texts
+
+
+def _nic(scene: Scene, waiting: float, score: float, evidence: tuple[str, ...], **values: object) -> Finding:
+    """The loss is what communication grew by, else what the links' score says of it."""
+    growth = median(scene.waiting_growth)
+    estimate = (1 - score) * waiting
+    grown = math.isfinite(growth) and growth >= scene.policy.material_ratio * scene.iteration
+    impact = growth if grown else estimate
+    ratio = impact / scene.iteration
+    return _finding(
+        cause_of(Facts(link=True), scene.policy),
+        kind="communication", **_largest_communication(scene), evidence=evidence,
+        severity="critical" if ratio >= scene.policy.critical_ratio else "warning",
+        confidence="high" if grown else "low",
+        impact_ratio=ratio, impact_seconds=impact, **values,
+    )  # fmt: skip
+
+
+def _largest_communication(scene: Scene) -> dict[str, object]:
+    """The communication function on which most time is spent, with its distances over all workers."""
+    of_kind = scene.columns.groups.get(("kind", "communication"), ())
+    if not of_kind:
+        return {}
+
+    def key(at: int) -> tuple[str, ...]:
+        function = scene.columns.functions[at]
+        return ("function", function.kind, function.family, function.id)
+
+    largest = max(of_kind, key=lambda at: median(measure(scene.columns, key(at)).total))
+    function = scene.columns.functions[largest]
+    apart = distances(scene, largest, judge_unit(scene, key(largest)), ())
+    return {
+        "function": function.name, "function_id": function.id,
+        "expectation_distance": apart.expectation, "drift_distance": apart.drift,
+    }  # fmt: skip
+
+
+def communication_grown(scene: Scene) -> Finding | None:
+    """Return the finding for communication that grew on all ranks while no work and no link explains it."""
+    policy = scene.policy
+    growth = median(scene.waiting_growth)
+    noise = np.nan_to_num(median(scene.waiting_noise))
+    if not growth >= max(policy.material_ratio * scene.iteration, policy.noise_levels * float(noise)):
+        return None
+    impact = max(min(growth - median(scene.delay_growth), scene.growth), 0.0)
+    ratio = impact / scene.iteration
+    large = ratio >= policy.drift_unknown_ratio and scene.degraded
+    cause = cause_of(Facts(kind="communication", iteration=scene.iteration, excess=growth, everyone=True), policy)
+    evidence = (
+        f"communication takes {duration(median(scene.waiting))} an iteration on the median rank, "
+        f"{duration(growth)} more than in the reference window",
+        iteration_evidence(scene),
+        "no rank has more work of its own than its peers, and no link is slower than the others where rates are known",
+    )
+    severity = ("critical" if ratio >= policy.critical_ratio else "warning") if large else "info"
+    return _finding(
+        cause, verdict="job", severity=severity, confidence="low", scope="job", kind="communication",
+        **_largest_communication(scene), impact_ratio=ratio, impact_seconds=impact, evidence=evidence,
+    )  # fmt: skip
+
+
+def contention_finding(scene: Scene) -> Finding | None:
+    """Return the info that all ranks wait for cores, more than in the reference or, without one, much."""
+    share, growth = median(scene.columns.delay), median(scene.delay_growth)
+    seconds = growth if scene.reference is not None else share * scene.iteration
+    least = scene.policy.material_ratio if scene.reference is not None else scene.policy.contention_ratio
+    if not seconds >= least * scene.iteration:
+        return None
+    before = "" if scene.reference is None else f", {percent(median(scene.reference.delay))} in the reference window"
+    facts = Facts(iteration=scene.iteration, delay_excess=seconds, everyone=True)
+    return _finding(
+        cause_of(facts, scene.policy), verdict="job", severity="info", confidence="low", scope="job",
+        impact_ratio=seconds / scene.iteration, impact_seconds=seconds,
+        evidence=(f"the median rank is without a core for {percent(share)} of the window{before}",),
+    )  # fmt: skip
+
+
+def expectation_finding(scene: Scene) -> Finding | None:
+    """Return the info that a function is far outside its expected range on all ranks and was so before (D alone:
+    chronic).
+    """
+    if scene.reference is None:
+        return None
+    found: list[tuple[float, int]] = []
+    for at, function in enumerate(scene.columns.functions):
+        if function.family == "wait" or function.kind == "compute":
+            continue
+        apart = distances(scene, at, None, ()).expectation or 0.0
+        if apart >= scene.policy.material_ratio:
+            found.append((apart, at))
+    if not found:
+        return None
+    apart, at = max(found)
+    function = scene.columns.functions[at]
+    judgement = judge_unit(scene, ("function", function.kind, function.family, function.id))
+    if judgement.drifted.any():
+        return None
+    facts = Facts(
+        function.kind,
+        function.family,
+        scene.iteration,
+        median(judgement.now.total),
+        median(judgement.now.on),
+        everyone=True,
+    )
+    expected = scene.policy.expected(function.kind)
+    return _finding(
+        cause_of(facts, scene.policy), verdict="job", severity="info", confidence="low", scope="job",
+        kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
+        impact_ratio=apart, impact_seconds=apart * scene.iteration,
+        expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence="since_start",
+        evidence=(
+            f"takes {duration(median(judgement.now.total))} an iteration on the median rank, more than the "
+            f"{percent(expected)} expected of one {function.kind} function, and took as long in the reference window",
+        ),
+    )  # fmt: skip

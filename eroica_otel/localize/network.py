@@ -1,0 +1,100 @@
+"""Which link is slow: takes the 90th percentiles of link rates per host, gives scores of edges and who is at fault.
+
+In a ring every member moves the same bytes in the same time, so means say nothing; the 90th percentile of the rate
+does. A link slow in one direction shows at both of its ends, so edges are judged: the sender's tx with the receiver's
+rx.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eroica_otel.localize.policy import Policy
+from eroica_otel.model import WorkerWindow
+
+TX, RX = "nic_tx", "nic_rx"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One direction between two neighbours of the ring; ``score`` is its rate over that of the best two edges."""
+
+    sender: str
+    receiver: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """All edges, and what is slow: nodes with two slow edges, and slow edges that no such node explains."""
+
+    edges: tuple[Edge, ...] = ()
+    nodes: tuple[str, ...] = ()
+    links: tuple[Edge, ...] = ()
+
+    @property
+    def lowest(self) -> float:
+        """Smallest score, NaN without edges."""
+        return min((edge.score for edge in self.edges), default=math.nan)
+
+    def deficit(self, node: str) -> float:
+        """Return the sum of (1 - score) over the edges of a node."""
+        return sum(1 - edge.score for edge in self.edges if node in (edge.sender, edge.receiver))
+
+
+def network_of(windows: Sequence[WorkerWindow], policy: Policy) -> Network:
+    """Return the network as the workers' link rates show it, empty where fewer than two hosts have rates of both
+    directions.
+    """
+    names, rates = _rates(windows)
+    if len(names) < 2:
+        return Network()
+    edges = _ring(names, rates)
+    best = sorted((edge.score for edge in edges), reverse=True)[:2]
+    top = float(np.mean(best))
+    if top < policy.link_used_ratio:
+        return Network()
+    scored = tuple(Edge(edge.sender, edge.receiver, edge.score / top) for edge in edges)
+    slow = [edge for edge in scored if edge.score < policy.link_ratio]
+    nodes = _nodes(slow, len(names))
+    links = tuple(edge for edge in slow if edge.sender not in nodes and edge.receiver not in nodes)
+    return Network(scored, nodes, links)
+
+
+def _rates(windows: Sequence[WorkerWindow]) -> tuple[list[str], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Hosts in the order of their first rank and their (tx, rx) [hosts, 2]; a worker's rate is its largest over
+    patterns.
+    """
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for window in windows:
+        pair = (_rate(window, TX), _rate(window, RX))
+        if math.isfinite(sum(pair)):
+            found[window.identity.host].append(pair)
+    return list(found), np.array([np.median(np.array(pairs), axis=0) for pairs in found.values()]).reshape(-1, 2)
+
+
+def _rate(window: WorkerWindow, way: str) -> float:
+    rates = [p.peaks.get(way, math.nan) for p in window.patterns if p.kind == "communication"]
+    return max((rate for rate in rates if math.isfinite(rate) and rate >= 0), default=math.nan)
+
+
+def _ring(names: list[str], rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> list[Edge]:
+    """Edges of the ring in the direction in which senders and receivers agree best (gloo sends to the rank before)."""
+    count = len(names)
+    at = np.arange(count)
+    directions = ((at - 1) % count, (at + 1) % count)
+    to = min(directions, key=lambda receiver: float(np.abs(rates[:, 0] - rates[receiver, 1]).sum()))
+    return [Edge(names[s], names[r], float((rates[s, 0] + rates[r, 1]) / 2)) for s, r in zip(at, to, strict=True)]
+
+
+def _nodes(slow: list[Edge], count: int) -> tuple[str, ...]:
+    """Nodes whose two edges are both slow; two hosts share both edges, so there nobody can say which of them it is."""
+    if count < 3:
+        return ()
+    ends = [end for edge in slow for end in (edge.sender, edge.receiver)]
+    return tuple(sorted(name for name in set(ends) if ends.count(name) == 2))

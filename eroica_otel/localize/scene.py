@@ -1,0 +1,130 @@
+"""The window with all that judging needs beside it: takes columns of now and of the reference, gives one Scene.
+
+Peers, the reference of each worker, the time without a core and the time spent waiting for others are worked out
+once, here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from eroica_otel.localize.columns import Columns, Floats, Ints
+from eroica_otel.localize.compare import by_group, median, peers_median
+from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.roles import groups_of
+from eroica_otel.localize.seconds import Key, Seconds, measure
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One window; arrays are over workers [W], times in seconds per iteration.
+
+    Attributes:
+        roles: Peer role of each worker.
+        groups: Worker indices of each role.
+        reference: Columns of the reference, None without one.
+        position: Index of the worker in the reference, -1 where it has none.
+        iteration: Median length of an iteration.
+        delay_excess: Time without a core above the peers' median, 0 where unknown.
+        delay_growth: Time without a core above the reference, 0 where unknown.
+        throttle_excess: Share of the window throttled above the peers' median, 0 where unknown.
+        thread_excess: CPU time of the training thread above the peers' median, NaN unknown.
+        thread_growth: The same above the reference, NaN unknown.
+        waiting: Time in communication and in Python wait frames.
+        waiting_noise: Standard deviation of that, NaN unknown.
+        waiting_growth: Change of that against the reference, NaN without one.
+    """
+
+    columns: Columns
+    policy: Policy
+    roles: tuple[str, ...]
+    groups: tuple[Ints, ...]
+    reference: Columns | None
+    position: Ints
+    iteration: float
+    delay_excess: Floats
+    delay_growth: Floats
+    throttle_excess: Floats
+    thread_excess: Floats
+    thread_growth: Floats
+    waiting: Floats
+    waiting_noise: Floats
+    waiting_growth: Floats
+
+    @property
+    def reference_iteration(self) -> float:
+        """Median length of an iteration in the reference, NaN without one."""
+        return math.nan if self.reference is None else self.reference.iteration_seconds
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the trigger opened the window: then the job is slower for certain, whatever the reason."""
+        return self.columns.windows[0].reason in ("degraded", "blocked")
+
+    @property
+    def growth(self) -> float:
+        """Seconds by which an iteration is longer than in the reference, NaN without one."""
+        return self.iteration - self.reference_iteration
+
+
+def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...], policy: Policy) -> Scene:
+    """Return the scene of a window with at least one worker."""
+    groups = groups_of(roles)
+    where = {} if reference is None else {rank: at for at, rank in enumerate(reference.ranks)}
+    position = np.array([where.get(rank, -1) for rank in columns.ranks], np.int64)
+
+    def above(values: Floats) -> Floats:
+        return values - by_group(values, groups, peers_median)
+
+    def since(now: Floats, before: Floats | None) -> Floats:
+        return np.full_like(now, np.nan) if before is None else now - to_workers(before, position, groups)
+
+    delay = columns.delay * columns.iteration
+    waiting, earlier = _waiting(columns), None if reference is None else _waiting(reference)
+    return Scene(
+        columns, policy, roles, groups, reference, position, columns.iteration_seconds,
+        delay_excess=_positive(above(delay)),
+        delay_growth=_positive(since(delay, None if reference is None else reference.delay * reference.iteration)),
+        throttle_excess=_positive(above(columns.throttle)),
+        thread_excess=above(columns.cpu),
+        thread_growth=since(columns.cpu, None if reference is None else reference.cpu),
+        waiting=waiting.total,
+        waiting_noise=waiting.noise if earlier is None else to_workers(earlier.noise, position, groups),
+        waiting_growth=since(waiting.total, None if earlier is None else earlier.total),
+    )  # fmt: skip
+
+
+def _positive(values: Floats) -> Floats:
+    """What is unknown or below the peers takes nothing off anybody."""
+    return np.nan_to_num(np.fmax(values, 0)).astype(np.float32)
+
+
+def to_workers(values: Floats, position: Ints, groups: tuple[Ints, ...]) -> Floats:
+    """Return a column of the reference in the order of the workers; who was not in it gets the median of its peers."""
+    own = np.where(position >= 0, values[np.fmax(position, 0)], np.nan).astype(np.float32)
+    overall = median(values)
+    for group in groups:
+        missing = group[position[group] < 0]
+        if missing.size:
+            peers = median(own[group])
+            own[missing] = peers if math.isfinite(peers) else overall
+    return own
+
+
+_WAITS: tuple[Key, ...] = (("kind", "communication"), ("family", "python", "wait"))
+
+
+def _waiting(columns: Columns) -> Seconds:
+    """Time in which a worker waits for others or transfers; what is transferred is the same on all of a group, so
+    gaps are free of it.
+    """
+    communication, wait = (measure(columns, key) for key in _WAITS)
+    noise = np.sqrt(np.nan_to_num(communication.noise) ** 2 + np.nan_to_num(wait.noise) ** 2).astype(np.float32)
+    noise[~np.isfinite(communication.noise) & ~np.isfinite(wait.noise)] = np.nan
+    return Seconds(
+        communication.total + wait.total, communication.on + wait.on, communication.present | wait.present, noise,
+        communication.rough + wait.rough,
+    )  # fmt: skip

@@ -1,0 +1,212 @@
+"""The verdict table: takes a scene and its judgements, gives cases in the written order. A later stage runs only when
+no earlier one found.
+
+Excess of a function, of a family, of a kind -> slow links -> change of some ranks -> change of all. Stopped processes
+come before (stopped.py): their peers' numbers are whole without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eroica_otel.localize.causes import Cause, Facts, cause_of
+from eroica_otel.localize.columns import Bools
+from eroica_otel.localize.compare import median
+from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.scene import Scene
+from eroica_otel.localize.seconds import OWN
+
+_NEVER_SECOND = ("unknown", "cpu_contention")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What one finding will be about.
+
+    Attributes:
+        workers: Indices of the culprits, empty where all changed alike.
+        judgement: The unit that shows it.
+        excess: Seconds per iteration.
+        changed: True where the reference shows it and not the peers.
+    """
+
+    cause: Cause
+    workers: tuple[int, ...]
+    judgement: Judgement
+    excess: float
+    changed: bool = False
+
+
+def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[Case]:
+    """Return one case per cause and function over the workers that exceed their peers."""
+    counted = [(judgement, _counted(judgement)) for judgement in judgements]
+    workers = sorted({int(at) for _, mask in counted for at in np.flatnonzero(mask)} - set(skip))
+    found: list[Case] = []
+    for worker in workers:
+        mine = [judgement for judgement, mask in counted if mask[worker]]
+        found += _of_worker(scene, worker, mine)
+    return _merged(found)
+
+
+def no_consensus(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """Return the units on which a role splits evenly and no reference says which half changed."""
+    return [
+        judgement
+        for judgement in judgements
+        if judgement.split.any() and not _counted(judgement)[judgement.split].any()
+    ]
+
+
+def _counted(judgement: Judgement) -> Bools:
+    """In an even split only those count that changed: without a reference neither half is right."""
+    return np.asarray(judgement.material & (~judgement.split | judgement.drifted), bool)
+
+
+def _of_worker(scene: Scene, worker: int, judgements: Sequence[Judgement]) -> list[Case]:
+    chosen = _named(judgements, lambda judgement: float(judgement.excess[worker]), scene.policy)
+    cases = []
+    for judgement in chosen:
+        cause = cause_of(_facts(scene, judgement, worker), scene.policy)
+        if judgement.key != OWN or cause.name == "cpu_starved":
+            cases.append(Case(cause, (worker,), judgement, float(judgement.excess[worker])))
+    return _without_symptoms(cases, scene.policy)
+
+
+def _without_symptoms(cases: list[Case], policy: Policy) -> list[Case]:
+    ordered = sorted(cases, key=lambda case: (case.cause.name in _NEVER_SECOND, -case.excess))
+    return [case for at, case in enumerate(ordered) if at == 0 or _second(case, ordered[:at], policy)]
+
+
+def _second(case: Case, before: Sequence[Case], policy: Policy) -> bool:
+    """Whether a further case of the same workers is a fault of its own and no symptom of the first."""
+    other = case.cause.name not in {*_NEVER_SECOND, *(earlier.cause.name for earlier in before)}
+    return (
+        other
+        and case.judgement.key[0] in ("function", "name")
+        and case.excess >= policy.second_ratio * before[0].excess
+    )
+
+
+def _facts(scene: Scene, judgement: Judgement, worker: int) -> Facts:
+    peers = float(judgement.peers[worker])
+    return Facts(
+        kind=judgement.kind,
+        family=judgement.family,
+        iteration=scene.iteration,
+        excess=float(judgement.excess[worker]),
+        on_excess=float(judgement.on_excess[worker]),
+        thread_excess=float(scene.thread_excess[worker]),
+        peer_use=float(judgement.on_peers[worker]) / peers if peers > 0 else float("nan"),
+        delay_excess=float(scene.delay_excess[worker]),
+        throttle_excess=float(scene.throttle_excess[worker]),
+    )
+
+
+def _named(judgements: Sequence[Judgement], value: Callable[[Judgement], float], policy: Policy) -> list[Judgement]:
+    """Return the most specific units that hold at least half of what their family, and then their kind, is too long."""
+    chosen: list[Judgement] = []
+    for kind in dict.fromkeys(judgement.kind for judgement in judgements if judgement.kind):
+        of_kind = [judgement for judgement in judgements if judgement.kind == kind]
+        parts = [
+            _specific([judgement for judgement in of_kind if judgement.family == family], value, policy)
+            for family in dict.fromkeys(judgement.family for judgement in of_kind if judgement.family)
+        ]
+        whole = [judgement for judgement in of_kind if judgement.key[0] == "kind"]
+        if whole and max(map(value, parts), default=0.0) < policy.explains_ratio * value(whole[0]):
+            parts = whole
+        chosen += parts
+    return chosen or [judgement for judgement in judgements if judgement.key == OWN]
+
+
+def _specific(family: Sequence[Judgement], value: Callable[[Judgement], float], policy: Policy) -> Judgement:
+    enough = policy.explains_ratio * max(map(value, family))
+    for level in ("function", "name"):
+        largest = max((j for j in family if j.key[0] == level), key=value, default=None)
+        if largest is not None and value(largest) >= enough:
+            return largest
+    return max(family, key=value)
+
+
+def _merged(cases: Iterable[Case]) -> list[Case]:
+    """One fault, one case: the same function at several workers, or one cause of the worker whatever functions show
+    it.
+    """
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in cases:
+        key = case.judgement.key
+        what = key[1:3] if key[0] in ("family", "kind") else (*key[1:3], case.judgement.name)
+        groups.setdefault((case.cause.name, *(() if case.cause.worker_wide else what)), []).append(case)
+    merged = []
+    for group in groups.values():
+        largest = max(group, key=lambda case: case.excess)
+        workers = tuple(sorted(worker for case in group for worker in case.workers))
+        merged.append(Case(largest.cause, workers, largest.judgement, largest.excess))
+    return merged
+
+
+def some_changed(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[Case]:
+    """Return the cases in which some ranks changed and are now unlike the others, be they few or most (healthy
+    minority).
+    """
+    units = [judgement for judgement in judgements if judgement.key != OWN and _apart(scene, judgement)]
+    cases = []
+    for judgement in _named(units, lambda unit: median(unit.drift[unit.drifted]), scene.policy):
+        facts = _facts_of_some(scene, judgement)
+        workers = tuple(int(at) for at in np.flatnonzero(judgement.drifted) if at not in skip)
+        if workers:
+            cases.append(Case(cause_of(facts, scene.policy), workers, judgement, facts.excess, changed=True))
+    return _without_symptoms(cases, scene.policy)
+
+
+def _apart(scene: Scene, judgement: Judgement) -> bool:
+    """Whether those that changed stand apart from those that did not."""
+    drifted = judgement.drifted
+    if not drifted.any() or drifted.all():
+        return False
+    high, low = median(judgement.now.total[drifted]), median(judgement.now.total[~drifted])
+    return high - low >= scene.policy.material_ratio * scene.iteration and high > scene.policy.peers_factor * low
+
+
+def _facts_of_some(scene: Scene, judgement: Judgement) -> Facts:
+    high, low = judgement.drifted, ~judgement.drifted
+
+    def gap(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
+        return median(values[high]) - median(values[low])
+
+    rest = median(judgement.now.total[low])
+    zero_if_unknown = np.nan_to_num(gap(scene.columns.delay * scene.columns.iteration))
+    return Facts(
+        kind=judgement.kind,
+        family=judgement.family,
+        iteration=scene.iteration,
+        excess=min(gap(judgement.now.total), median(judgement.drift[high])),
+        on_excess=gap(judgement.now.on),
+        thread_excess=gap(scene.columns.cpu),
+        peer_use=median(judgement.now.on[low]) / rest if rest > 0 else float("nan"),
+        delay_excess=max(float(zero_if_unknown), 0.0),
+        throttle_excess=max(float(np.nan_to_num(gap(scene.columns.throttle))), 0.0),
+    )
+
+
+def all_changed(scene: Scene, judgements: Sequence[Judgement]) -> list[Case]:
+    """Return the cases in which the median rank changed and none stands apart: the whole job."""
+    large = scene.policy.material_ratio * scene.iteration
+    units = [j for j in judgements if j.key != OWN and 2 * j.drifted.mean() > 1 and median(j.drift) >= large]
+    units = [judgement for judgement in units if not _apart(scene, judgement)]
+    cases = []
+    for judgement in _named(units, lambda unit: median(unit.drift), scene.policy):
+        facts = Facts(
+            kind=judgement.kind,
+            family=judgement.family,
+            iteration=scene.iteration,
+            excess=median(judgement.drift),
+            on_excess=median(judgement.on_drift),
+            thread_excess=median(scene.thread_growth),
+            everyone=True,
+        )
+        cases.append(Case(cause_of(facts, scene.policy), (), judgement, facts.excess, changed=True))
+    return _without_symptoms(cases, scene.policy)

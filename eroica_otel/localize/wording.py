@@ -1,0 +1,133 @@
+"""Sentences of evidence: takes numbers in seconds and shares, gives text with units. Nothing is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from eroica_otel.localize.blame import Blame, waits_in
+from eroica_otel.localize.columns import Floats, ranks_text
+from eroica_otel.localize.compare import median
+from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.scene import Scene
+
+
+def duration(seconds: float) -> str:
+    """Return "0.4 ms", "46 ms" or "1.2 s"."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    if abs(seconds) >= 1:
+        return f"{seconds:.1f} s"
+    milliseconds = seconds * 1000
+    if abs(milliseconds) < 0.05:
+        return "0 ms"
+    return f"{milliseconds:.0f} ms" if abs(milliseconds) >= 9.95 else f"{milliseconds:.1f} ms"
+
+
+def percent(share: float) -> str:
+    """Return "22 %" or "1.8 %"."""
+    if not math.isfinite(share):
+        return "an unknown share"
+    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+
+
+def between(values: Floats) -> str:
+    """Return "61 to 64 ms", or one duration where both ends read alike."""
+    low, high = duration(float(values.min())), duration(float(values.max()))
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+
+
+def work_evidence(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> tuple[str, ...]:
+    """Say how long the unit takes on the culprits, on their peers and in the reference, and where it is spread over
+    many.
+    """
+    at = list(workers)
+    others = _others(scene, workers)
+    total, on = median(judgement.now.total[at]), median(judgement.now.on[at])
+    peers, on_peers = median(judgement.now.total[others]), median(judgement.now.on[others])
+    if math.isfinite(on) and on >= 0.5 * total:
+        first = f"own CPU time {duration(on)} an iteration, its peers {duration(on_peers)}"
+    elif math.isfinite(on):
+        first = f"takes {duration(total)} an iteration ({duration(on)} of it on the CPU), its peers {duration(peers)}"
+    else:
+        first = f"takes {duration(total)} an iteration, its peers {duration(peers)}"
+    spread = _spread_over(scene, judgement, workers)
+    return (f"{first}{_before(judgement, at)}", *spread)
+
+
+def _others(scene: Scene, workers: Collection[int]) -> list[int]:
+    roles = {scene.roles[worker] for worker in workers}
+    return [at for at, role in enumerate(scene.roles) if role in roles and at not in workers]
+
+
+def _before(judgement: Judgement, at: Sequence[int]) -> str:
+    reference = median(judgement.reference[list(at)])
+    if not math.isfinite(reference):
+        return ""
+    if not judgement.known_before:
+        return "; absent in the reference window"
+    return f"; {duration(reference)} in the reference window"
+
+
+def _spread_over(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> tuple[str, ...]:
+    level = judgement.key[0]
+    if level in ("function", "name"):
+        return ()
+    what = {"family": f"family {judgement.family}", "kind": f"kind {judgement.kind}"}.get(level, "all own work")
+    return (f"this is the sum of {what}: no single function explains it",)
+
+
+def everyone_evidence(scene: Scene, judgement: Judgement) -> tuple[str, ...]:
+    """Say how a unit changed on all workers against the reference."""
+    now, before = median(judgement.now.total), median(judgement.reference)
+    was = f"{duration(before)} in the reference window" if judgement.known_before else "absent in the reference window"
+    cpu = median(judgement.now.on)
+    on = f" ({duration(cpu)} of it on the CPU)" if math.isfinite(cpu) else ""
+    return (
+        f"takes {duration(now)} an iteration on the median rank{on}; {was}",
+        iteration_evidence(scene),
+        *_spread_over(scene, judgement, ()),
+    )
+
+
+def iteration_evidence(scene: Scene) -> str:
+    """Say how the iteration changed."""
+    return (
+        f"an iteration takes {duration(scene.iteration)}, {duration(scene.reference_iteration)} in the reference window"
+    )
+
+
+def core_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
+    """Say how long the culprits and their peers were without a core, nothing where it is unknown."""
+    at, others = list(workers), _others(scene, workers)
+    texts = []
+    for what, column in (("throttled", scene.columns.throttle), ("without a core", scene.columns.delay)):
+        mine, theirs = median(column[at]), median(column[others])
+        if math.isfinite(mine) and math.isfinite(theirs):
+            texts.append(f"{what} {percent(mine)} of the window, its peers {percent(theirs)}")
+    return tuple(texts)
+
+
+def waiting_evidence(scene: Scene, workers: Sequence[int], blame: Blame, culprits: Collection[int]) -> tuple[str, ...]:
+    """Say who waits for whom, or why the waiting does not confirm."""
+    if not math.isfinite(blame.gap):
+        return ("no other rank's waiting can be compared, so nothing confirms it",)
+    others = [at for at in range(len(scene.roles)) if at not in culprits]
+    ranks = scene.columns.ranks
+    mine, theirs = [ranks[at] for at in workers], [ranks[at] for at in others]
+    where = waits_in(scene, others)
+    numbers = (
+        f"{ranks_text(mine)} {_verb(mine)} {between(scene.waiting[list(workers)])}{f' in {where}' if where else ''}, "
+        f"{ranks_text(theirs)} {_verb(theirs)} {between(scene.waiting[others])}"
+    )
+    if blame.confirms:
+        return (f"the others wait for {'it' if len(mine) == 1 else 'them'}: {numbers}",)
+    gap = f"{duration(blame.gap)}, {percent(blame.gap / scene.iteration)} of the iteration"
+    return (f"the waiting does not confirm it (gap {gap}): {numbers}",)
+
+
+def _verb(ranks: Sequence[int]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"

@@ -1,0 +1,215 @@
+"""Builders of windows for the tests of localize: each rank is told what it does in milliseconds, the rest of a synchronous step follows.
+
+A step lasts as long as the slowest rank's own work plus the transfer; every other rank waits the difference in ``all_reduce``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eroica_otel.model import Identity, Pattern, WorkerWindow
+
+ITERATIONS = 30
+JOB = "llm-7b"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one function does on one rank in one iteration.
+
+    Attributes:
+        ms: Wall milliseconds.
+        on: Milliseconds of it on the CPU; None = the resource is not the CPU.
+    """
+
+    name: str
+    ms: float
+    on: float | None = 0.0
+    kind: str = "python"
+    family: str = "other"
+    stack: tuple[str, ...] = ()
+    noise_ms: float | None = None
+
+    @property
+    def id(self) -> str:
+        """function_id of the function, one per stack."""
+        text = f"{self.kind} {self.name} {' '.join(self.stack)}"
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def device(ms: float = 90.0, **changes: Any) -> Work:
+    """Return the device operator: compute that sleeps."""
+    return replace(Work("demo::device", ms, 0.0, "compute", "other"), **changes)
+
+
+def matmul(ms: float = 60.0, on: float = 57.0, **changes: Any) -> Work:
+    """Return an operator that keeps the CPU busy."""
+    return replace(Work("aten::mm", ms, on, "compute", "gemm"), **changes)
+
+
+def busy(ms: float = 60.0, on: float | None = None, **changes: Any) -> Work:
+    """Return a Python function that computes."""
+    return replace(
+        Work("augment (train.py:41)", ms, ms if on is None else on, stack=("train:main:1", "train:augment:41")),
+        **changes,
+    )
+
+
+def blocked_input(ms: float = 60.0, **changes: Any) -> Work:
+    """Return a read inside the input call."""
+    return replace(
+        Work(
+            "fetch_remote (train.py:52)", ms, 0.02 * ms, family="input", stack=("data:next:1", "train:fetch_remote:52")
+        ),
+        **changes,
+    )
+
+
+def ordinary() -> tuple[Work, ...]:
+    """Return what every healthy rank does: 90 ms on the device, 3 ms of its loop, 0.5 ms of input."""
+    return (device(), Work("train (train.py:12)", 3.0, 2.5), blocked_input(0.5, on=0.1))
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank does beside ``base`` and what its node knows of it."""
+
+    extra: tuple[Work, ...] = ()
+    base: tuple[Work, ...] = field(default_factory=ordinary)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    host: str | None = None
+    role: str = "all"
+
+
+def rank(*extra: Work, **changes: Any) -> Rank:
+    """Return a rank that does ``extra`` beside the ordinary; keywords of WorkerWindow, base, peaks, host and role."""
+    own = {name: changes.pop(name) for name in ("base", "peaks", "host", "role") if name in changes}
+    return Rank(extra, changes=changes, **own)
+
+
+def window_of(
+    ranks: Sequence[Rank],
+    *,
+    transfer_ms: float = 20.0,
+    window_id: int = 1764430000,
+    reason: str = "degraded",
+    iterations: int = ITERATIONS,
+    wait_family: bool = False,
+    longer_ms: float = 0.0,
+) -> list[WorkerWindow]:
+    """Return the windows of one synchronous job: whoever does less of its own waits for who does most."""
+    works = [tuple(work for work in (*one.base, *one.extra) if work.ms > 0) for one in ranks]
+    own = [sum(work.ms for work in each) for each in works]
+    step = max(own) + transfer_ms + longer_ms
+    return [
+        _worker(at, one, works[at], step, len(ranks), window_id, reason, iterations, wait_family)
+        for at, one in enumerate(ranks)
+    ]
+
+
+def _worker(
+    at: int,
+    one: Rank,
+    works: Sequence[Work],
+    step: float,
+    count: int,
+    window_id: int,
+    reason: str,
+    iterations: int,
+    wait_family: bool,
+) -> WorkerWindow:
+    waits = step - sum(work.ms for work in works)
+    collective = Work("gloo:all_reduce", waits, None, "communication", "collective", noise_ms=2.0)
+    if wait_family:
+        collective = Work("_engine_run_backward", waits, 0.0, "python", "wait")
+    patterns = [_pattern(work, step, one.peaks if work is collective else {}) for work in (*works, collective)]
+    kinds = {
+        kind: sum(p.beta for p in patterns if p.kind == kind)
+        for kind in ("compute", "memory", "communication", "host", "python")
+    }
+    values: dict[str, Any] = {
+        "identity": Identity(
+            JOB, at, one.host if one.host is not None else f"node-{at}", role=one.role, world_size=count
+        ),
+        "window_id": window_id,
+        "reason": reason,
+        "seconds": step * iterations / 1000,
+        "iterations": iterations,
+        "patterns": tuple(sorted(patterns, key=lambda p: -p.beta)),
+        "kinds": kinds | {"idle": 0.0},
+        "cpu_seconds": sum(work.on or 0.0 for work in works) * iterations / 1000,
+        "sampler_gap_seconds": 0.03,
+        "throttled_ratio": 0.0,
+        "run_delay_ratio": 0.02,
+        "signature": "loop",
+    }
+    return WorkerWindow(**values | dict(one.changes))
+
+
+def _pattern(work: Work, step: float, peaks: Mapping[str, float]) -> Pattern:
+    measured = work.on is not None
+    return Pattern(
+        function_id=work.id,
+        function=work.name,
+        kind=work.kind,
+        family=work.family,
+        resource="cpu" if measured else "",
+        beta=work.ms / step,
+        mu=min((work.on or 0.0) / work.ms, 1.0) if measured and work.ms > 0 else None,
+        sigma=0.1 if measured else None,
+        noise_seconds=None if work.noise_ms is None else work.noise_ms / 1000,
+        peaks=peaks,
+        stack=work.stack,
+    )
+
+
+def reference_of(count: int = 4, **changes: Any) -> list[WorkerWindow]:
+    """Return the healthy window of ``count`` ordinary ranks, taken before the one that is judged."""
+    values: dict[str, Any] = {"window_id": 1764420000, "reason": "reference"}
+    return window_of([quiet() for _ in range(count)], **values | changes)
+
+
+def quiet() -> Rank:
+    """Return an ordinary rank whose functions carry their noise over sub-windows, as in a reference window."""
+    return rank(base=tuple(replace(work, noise_ms=0.02 * work.ms) for work in ordinary()))
+
+
+def one_bad(count: int, bad: int, *extra: Work) -> list[Rank]:
+    """Return ``count`` ordinary ranks of which ``bad`` also does ``extra``."""
+    return [rank(*extra) if at == bad else rank() for at in range(count)]
+
+
+def noisy(seed: int, count: int, **changes: Any) -> list[WorkerWindow]:
+    """Return a clean window of a noisy machine: everything moves by some per cent, delays and rates too."""
+    random = np.random.default_rng(seed)
+    level = float(random.uniform(0.9, 1.3))
+    ranks = [_noisy_rank(random, level) for _ in range(count)]
+    return window_of(ranks, **{"transfer_ms": float(random.uniform(5, 60)), "reason": "manual"} | changes)
+
+
+def _noisy_rank(random: np.random.Generator, level: float) -> Rank:
+    def about(ms: float, share: float) -> float:
+        return max(ms * level * float(random.normal(1, share)), 0.01)
+
+    def work(base: Work, share: float) -> Work:
+        ms = about(base.ms, share)
+        used = (base.on or 0.0) / base.ms
+        return replace(base, ms=ms, on=ms * min(max(used + float(random.normal(0, 0.05)), 0), 1), noise_ms=0.02 * ms)
+
+    functions = (
+        work(device(80.0), 0.01),
+        work(matmul(25.0, 15.0), 0.08),
+        work(Work("aten::add", 8.0, 6.0, "compute", "elementwise"), 0.10),
+        work(Work("train (train.py:12)", 4.0, 3.0), 0.25),
+        work(Work("step (adamw.py:200)", 5.0, 3.0), 0.20),
+        work(blocked_input(1.0, on=0.5), 0.30),
+        work(Work("garbage collection", 0.5, 0.5, family="gc"), 0.40),
+    )
+    delay = float(random.uniform(0, 0.15))
+    return rank(base=functions, run_delay_ratio=delay, sampler_gap_seconds=float(random.uniform(0.01, 0.3)))
