@@ -1,7 +1,7 @@
 """Options of the worker side: one frozen dataclass, and the only place of the worker that reads the environment.
 
-Precedence: argument of ``instrument()`` > environment > default. A malformed variable never stops training: its default is
-used and ``problems`` says what was wrong and what would be right.
+Precedence: argument of ``instrument()`` > environment > default. A malformed variable never stops training: its
+default is used and ``problems`` says what was wrong and what would be right.
 """
 
 from __future__ import annotations
@@ -76,20 +76,34 @@ class WorkerConfig:
     """What a worker does; every field is one line of the README's options table."""
 
     disabled: bool = _option("EROICA_DISABLED", False, _boolean, "kill switch: nothing is hooked")
-    training_job: str = _option("EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's")
+    training_job: str = _option(
+        "EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's"
+    )
     team: str = _option("EROICA_TEAM", "", str, "label team; else service.namespace of OTEL_RESOURCE_ATTRIBUTES")
     role: str = _option("EROICA_ROLE", "", str, "workers of one role are compared; else all")
     capture: str = _option("EROICA_CAPTURE", "light", _choice(*CAPTURE_MODES), "light, exact or stacks")
     window_seconds: float = _option("EROICA_WINDOW_SECONDS", 20.0, _number(0.5, 600), "length of a window")
     reference: bool = _option("EROICA_REFERENCE", True, _boolean, "take a reference window once after warm-up")
-    cooldown_seconds: float = _option("EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window")
-    degraded_ratio: float = _option("EROICA_DEGRADED_RATIO", 0.05, _number(0.01, 10), "rise of the iteration time that counts")
-    recent_iterations: int = _option("EROICA_RECENT_ITERATIONS", 50, _integer(10, 1000), "iterations in the recent mean (N)")
+    cooldown_seconds: float = _option(
+        "EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window"
+    )
+    degraded_ratio: float = _option(
+        "EROICA_DEGRADED_RATIO", 0.05, _number(0.01, 10), "rise of the iteration time that counts"
+    )
+    recent_iterations: int = _option(
+        "EROICA_RECENT_ITERATIONS", 50, _integer(10, 1000), "iterations in the recent mean (N)"
+    )
     learn_repeats: int = _option("EROICA_LEARN_REPEATS", 10, _integer(3, 100), "repeats that define the iteration (M)")
-    event_budget: int = _option("EROICA_EVENT_BUDGET", 1_000_000, _integer(1000, 100_000_000), "most trace events in a window")
-    sampler_hertz: float = _option("EROICA_SAMPLER_HERTZ", 1000.0, _number(10, 10000), "stack samples per second in a window")
+    event_budget: int = _option(
+        "EROICA_EVENT_BUDGET", 1_000_000, _integer(1000, 100_000_000), "most trace events in a window"
+    )
+    sampler_hertz: float = _option(
+        "EROICA_SAMPLER_HERTZ", 1000.0, _number(10, 10000), "stack samples per second in a window"
+    )
     top_functions: int = _option("EROICA_TOP_FUNCTIONS", 50, _integer(1, 500), "functions kept per worker and window")
-    hold_seconds: float = _option("EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes")
+    hold_seconds: float = _option(
+        "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
+    )
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
     nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
     nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")

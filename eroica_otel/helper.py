@@ -1,6 +1,7 @@
-"""The helper process of one worker: reads its status file and captures, summarises, exports. Composition only; no torch.
+"""The helper process of one worker: reads status and captures, summarises, exports. Composition only; no torch.
 
-``python -m eroica_otel.helper FOLDER PARENT_PID`` is started by spawn.py and ends when the worker does, after a last delivery.
+``python -m eroica_otel.helper FOLDER PARENT_PID`` is started by spawn.py and ends when the worker does, after a last
+delivery.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LAST_DELIVERY_SECONDS = 5.0
 
 @contextmanager
 def summary_slot(directory: Path) -> Iterator[None]:
-    """Hold one of the node's two places for a summary, so that eight workers do not summarise on the trainers' cores."""
+    """Hold one of the node's two places for a summary, so that summaries do not take all of the trainers' cores."""
     files = [(directory / f"summary-{number}.lock").open("w") for number in range(SUMMARIES_AT_A_TIME)]
     try:
         while not any(_lock(file.fileno()) for file in files):

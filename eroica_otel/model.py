@@ -26,7 +26,6 @@ OUTCOMES = ("sent", "failed", "skipped")
 SEVERITIES = ("info", "warning", "critical")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a worker is: the labels that stand on each of its data points, and what joins it to other exporters."""

@@ -241,8 +241,8 @@ class Monitor:
 def _progress(distributed: Any) -> tuple[dict[str, int], tuple[tuple[str, int, str], ...]]:
     """Return collectives started by group, and (name, size, hash of ranks) of each group.
 
-    Read from torch.distributed's registry of groups, 0.2 us each; names of private attributes vary by version, and where
-    they are missing nothing is reported.
+    Read from torch.distributed's registry of groups, 0.2 us each; names of private attributes vary by version, and
+    where they are missing nothing is reported.
     """
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return {}, ()

@@ -1,8 +1,8 @@
 """Every series: its name, type, unit, labels and help text. Nothing else in the project spells a metric name twice.
 
-``Metric.name`` is what Prometheus shows; ``Metric.instrument`` is the OpenTelemetry name. The unit's word stands in both:
-every translator (Python pull exporter, Collector, Prometheus 3) adds a unit only where it is missing, and one dot alone
-keeps an instrument from being the namespace of another.
+``Metric.name`` is what Prometheus shows; ``Metric.instrument`` is the OpenTelemetry name. The unit's word stands in
+both: every translator (Python pull exporter, Collector, Prometheus 3) adds a unit only where it is missing, and one
+dot alone keeps an instrument from being the namespace of another.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ def _metric(
     return Metric(name, instrument, unit, type_, labels, help_, component, cpu_job)
 
 
-def _worker(
-    name: str, help_: str, unit: str = "", *more: str, type_: str = GAUGE, cpu_job: bool = True
-) -> Metric:
+def _worker(name: str, help_: str, unit: str = "", *more: str, type_: str = GAUGE, cpu_job: bool = True) -> Metric:
     return _metric(name, type_, IDENTITY + more, help_, unit, cpu_job=cpu_job)
 
 
@@ -69,7 +67,9 @@ def _central(
     return _metric(name, type_, labels, help_, unit, component=LOCALIZER, cpu_job=cpu_job)
 
 
-BUILD_INFO = _worker("eroica_build_info", "Version of the running component, always 1.", "", "version", "schema", "component")
+BUILD_INFO = _worker(
+    "eroica_build_info", "Version of the running component, always 1.", "", "version", "schema", "component"
+)
 ITERATION_DURATION = _worker(
     "eroica_iteration_duration_seconds", "First input to last optimizer step of an iteration.", "s", type_=HISTOGRAM
 )
@@ -87,9 +87,7 @@ ITERATION_BASELINE = _worker(
 DEGRADATION_RATIO = _worker(
     "eroica_iteration_degradation_ratio", "Rise of the recent mean period over the baseline, 0 = none.", "1"
 )
-ITERATION_LAST = _worker(
-    "eroica_iteration_last_timestamp_seconds", "Unix time of the latest optimizer update.", "s"
-)
+ITERATION_LAST = _worker("eroica_iteration_last_timestamp_seconds", "Unix time of the latest optimizer update.", "s")
 WORLD_SIZE = _worker("eroica_world_size", "Workers of the job as this worker knows it.", "{worker}")
 WORKER_STATE = _worker("eroica_worker_state", "1 for the state the worker is in, 0 for the others.", "", "state")
 COLLECTIVE_SEQUENCE = _worker(
@@ -111,7 +109,9 @@ WINDOW_THROTTLED = _worker(
     "eroica_window_throttled_ratio", "Share of the window in which the cgroup was throttled.", "1", cpu_job=False
 )
 WINDOW_RUN_DELAY = _worker(
-    "eroica_window_run_delay_ratio", "Share of the window in which the training thread waited for a core.", "1",
+    "eroica_window_run_delay_ratio",
+    "Share of the window in which the training thread waited for a core.",
+    "1",
     cpu_job=False,
 )
 WINDOW_STOPPED = _worker("eroica_window_stopped_seconds", "Time in process state T during the latest window.", "s")
@@ -126,7 +126,10 @@ WINDOWS = _worker(
 )
 _PATTERN = (*FUNCTION, "family", "resource")
 PATTERN_BETA = _worker(
-    "eroica_pattern_beta_ratio", "Share of the window charged to the function on the critical path, 0 to 1.", "1", *_PATTERN
+    "eroica_pattern_beta_ratio",
+    "Share of the window charged to the function on the critical path, 0 to 1.",
+    "1",
+    *_PATTERN,
 )
 PATTERN_MU = _worker(
     "eroica_pattern_mu_ratio", "Mean use of the resource while the function is critical, 0 to 1.", "1", *_PATTERN
@@ -135,33 +138,53 @@ PATTERN_SIGMA = _worker(
     "eroica_pattern_sigma_ratio", "Standard deviation of the use of the resource while critical.", "1", *_PATTERN
 )
 KIND_BETA = _worker(
-    "eroica_kind_beta_ratio", "Share of the window charged to all functions of the kind, and idle; sums to 1.", "1", "kind"
+    "eroica_kind_beta_ratio",
+    "Share of the window charged to all functions of the kind, and idle; sums to 1.",
+    "1",
+    "kind",
 )
 PATTERN_NOISE = _worker(
     "eroica_pattern_noise_seconds",
-    "Standard deviation of the function's seconds per iteration over the parts of a reference window.", "s",
+    "Standard deviation of the function's seconds per iteration over the parts of a reference window.",
+    "s",
     "function_id",
 )
 PATTERN_PEAK = _worker(
-    "eroica_pattern_peak_ratio", "90th percentile of the link rate over the collective's whole time.", "1",
-    "function_id", "function", "resource", cpu_job=False,
+    "eroica_pattern_peak_ratio",
+    "90th percentile of the link rate over the collective's whole time.",
+    "1",
+    "function_id",
+    "function",
+    "resource",
+    cpu_job=False,
 )
 PATTERN_FLOOR = _worker("eroica_pattern_floor_ratio", "Smallest beta that was kept.", "1")
-PATTERN_DROPPED = _worker(
-    "eroica_pattern_dropped_total", "Functions cut by the budget.", "{function}", type_=COUNTER
-)
+PATTERN_DROPPED = _worker("eroica_pattern_dropped_total", "Functions cut by the budget.", "{function}", type_=COUNTER)
 COLLECTIVE_CALLS = _worker("eroica_collective_calls", "Calls in the latest window.", "{call}", "function_id", "group")
-COLLECTIVE_BYTES = _worker("eroica_collective_bytes", "Bytes of this worker's input in the latest window.", "By",
-                           "function_id", "group", cpu_job=False)
+COLLECTIVE_BYTES = _worker(
+    "eroica_collective_bytes",
+    "Bytes of this worker's input in the latest window.",
+    "By",
+    "function_id",
+    "group",
+    cpu_job=False,
+)
 COLLECTIVE_FASTEST = _worker(
     "eroica_collective_fastest_seconds", "5th percentile of the duration of a call.", "s", "function_id", "group"
 )
-GROUP_INFO = _worker(
-    "eroica_group_info", "Process group of this worker, always 1.", "", "group", "size", "ranks_hash"
-)
+GROUP_INFO = _worker("eroica_group_info", "Process group of this worker, always 1.", "", "group", "size", "ranks_hash")
 WORKER_INFO = _worker(
-    "eroica_worker_info", "Joins the worker to other exporters, always 1.", "",
-    "local_rank", "gpu_uuid", "pci_bus_id", "nic", "k8s_pod", "run_id", "restart", "signature",
+    "eroica_worker_info",
+    "Joins the worker to other exporters, always 1.",
+    "",
+    "local_rank",
+    "gpu_uuid",
+    "pci_bus_id",
+    "nic",
+    "k8s_pod",
+    "run_id",
+    "restart",
+    "signature",
 )
 FUNCTION_INFO = _worker(
     "eroica_function_info", "Stack of a large Python function, always 1.", "", "function_id", "family", "stack"
@@ -170,7 +193,10 @@ DELIVERIES = _worker(
     "eroica_deliveries_total", "Deliveries of series by outcome.", "{delivery}", "delivery", "outcome", type_=COUNTER
 )
 FAILURES = _worker(
-    "eroica_failures_total", "Failures inside eroica_otel by stage; training is never affected.", "{failure}", "stage",
+    "eroica_failures_total",
+    "Failures inside eroica_otel by stage; training is never affected.",
+    "{failure}",
+    "stage",
     type_=COUNTER,
 )
 STORE_SILENT = _worker("eroica_store_silent_seconds", "Time since the job's store answered.", "s")
@@ -189,13 +215,17 @@ DIFFERENTIAL = _central(
     "eroica_anomaly_differential_distance", _FINDING, "Share of peers that differ, findings only.", cpu_job=False
 )
 DRIFT = _central(
-    "eroica_anomaly_drift_distance", _FINDING,
-    "Change against the healthy reference as a share of the iteration, findings only.", cpu_job=False,
+    "eroica_anomaly_drift_distance",
+    _FINDING,
+    "Change against the healthy reference as a share of the iteration, findings only.",
+    cpu_job=False,
 )
 IMPACT = _central(
     "eroica_anomaly_impact_ratio",
     (*_FINDING, "cause", "domain", "severity", "scope", "link", "verdict"),
-    "Share of the iteration that the culprit costs.", "1", cpu_job=False,
+    "Share of the iteration that the culprit costs.",
+    "1",
+    cpu_job=False,
 )
 VICTIMS = _central(
     "eroica_anomaly_victims", (*JOB, "function_id", "cause"), "Workers that wait for the culprit.", cpu_job=False
@@ -217,14 +247,19 @@ LOCALIZER_DURATION = _central("eroica_localizer_duration_seconds", JOB, "Time th
 LOCALIZER_WINDOW = _central("eroica_localizer_window_id", (*JOB, "reason"), "Window the latest verdict is about.")
 DUPLICATES = _central("eroica_duplicate_workers", JOB, "Live workers that share one identity; they are not judged.")
 THRESHOLD = _central(
-    "eroica_localizer_threshold_ratio", ("threshold",), "Thresholds in force, so that rules compare series with series.",
+    "eroica_localizer_threshold_ratio",
+    ("threshold",),
+    "Thresholds in force, so that rules compare series with series.",
     "1",
 )
 LOCALIZER_FAILURES = _central(
     "eroica_localizer_failures_total", ("stage",), "Failures inside the localizer by stage.", "{failure}", type_=COUNTER
 )
 LOCALIZER_REQUESTS = _central(
-    "eroica_localizer_requests_total", ("outcome",), "Requests that the embedded receiver answered.", "{request}",
+    "eroica_localizer_requests_total",
+    ("outcome",),
+    "Requests that the embedded receiver answered.",
+    "{request}",
     type_=COUNTER,
 )
 LOCALIZER_BUILD = _central(

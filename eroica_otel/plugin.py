@@ -1,12 +1,13 @@
 """Attaches eroica_otel to a training process; the one place where failures of the trainer's side are swallowed.
 
-Nothing here imports torch, opens a port or starts a thread before the first event of a training loop, so launchers, resource
-trackers and loader workers stay as they are.
+Nothing here imports torch, opens a port or starts a thread before the first event of a training loop, so launchers,
+resource trackers and loader workers stay as they are.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import sys
@@ -48,9 +49,7 @@ class Handle:
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self._guard = Guard()
-        self._recorder = Recorder(
-            lambda: self._guard("start", self._start), lambda: None
-        )
+        self._recorder = Recorder(lambda: self._guard("start", self._start), lambda: None)
         self._hooks: Hooks | None = None
         self._stop: list[Callable[[bool], None]] = []
         self._pid = os.getpid()
@@ -89,7 +88,7 @@ class Handle:
         from eroica_otel import worker
 
         self._show_log()
-        self._stop.append(worker.start(self._recorder, self.config, self._guard, self._guard.failed, self._say))
+        self._stop.append(worker.start(self._recorder, self.config, self._guard, self._say))
 
     def _say(self, text: str) -> None:
         LOGGER.info("eroica_otel: %s", text)
@@ -105,8 +104,7 @@ class Handle:
         if os.getpid() != self._pid:
             return
         while self._stop:
-            stop = self._stop.pop()
-            self._guard("stop", lambda: stop(wait))
+            self._guard("stop", functools.partial(self._stop.pop(), wait))
 
     def close(self) -> None:
         """Undo every hook, end the threads and the helper."""
@@ -137,12 +135,12 @@ def _forget(handle: Handle | None) -> None:
 
 
 _ACTIVE: list[Handle] = []
-"""The handle of this process, at most one: ``import eroica_otel.auto``, ``instrument()``, ``watch()`` and ``step()`` have to
-meet, and a process has one training."""
+"""The handle of this process, at most one: ``import eroica_otel.auto``, ``instrument()``, ``watch()`` and ``step()``
+have to meet, and a process has one training."""
 
 
 def instrument(**options: Any) -> Handle:
-    """Watch the training of this process; options are the fields of WorkerConfig (window_seconds=5, role="encoder", ...).
+    """Watch the training of this process; options are fields of WorkerConfig (window_seconds=5, role="encoder").
 
     Safe to call before or after torch is imported and more than once: a second call returns the first one's handle.
     A wrong option is logged and ignored, training goes on.

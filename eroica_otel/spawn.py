@@ -1,7 +1,7 @@
 """Starts the helper process beside a worker and starts it again when it is killed.
 
-``subprocess`` with the interpreter's own path, never multiprocessing: spawn would run the user's script again, fork would
-carry its locks. Variables that would make the helper look like a rank, or instrument it, are left out.
+``subprocess`` with the interpreter's own path, never multiprocessing: spawn would run the user's script again, fork
+would carry its locks. Variables that would make the helper look like a rank, or instrument it, are left out.
 """
 
 from __future__ import annotations

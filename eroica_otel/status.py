@@ -3,8 +3,9 @@
 The helper turns it into series, the demo and ``eroica-otel window`` into words. A reader never blocks the writer: a
 sequence number makes a torn read detectable (odd while writing, changed by the end of the read). Layout, little endian:
 
-    0  magic 8 bytes   8 sequence u64   16 heartbeat ns i64   24 iterations ever written to the ring u64   32 length of JSON u32
-    64 JSON, at most 16,320 bytes       16,384 ring of RING x (duration, period) float64 seconds, NaN = not measured
+    0  magic 8 bytes   8 sequence u64   16 heartbeat ns i64   24 iterations ever written to the ring u64   32 length
+    of JSON u32 64 JSON, at most 16,320 bytes       16,384 ring of RING x (duration, period) float64 seconds, NaN =
+    not measured
 """
 
 from __future__ import annotations
@@ -110,9 +111,7 @@ class StatusWriter:
             self._ring[self._count % RING] = pair
             self._count += 1
         self._sequence += 1
-        HEADER.pack_into(
-            self._map, 0, MAGIC, self._sequence, time.perf_counter_ns(), self._count, len(data)
-        )
+        HEADER.pack_into(self._map, 0, MAGIC, self._sequence, time.perf_counter_ns(), self._count, len(data))
 
     def _begin(self, length: int) -> None:
         self._sequence += 1

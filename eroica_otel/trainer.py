@@ -1,7 +1,7 @@
 """The training process' side of windows: probe, agreed window, capture, hand-over to the helper.
 
-``Windows`` is told of agreed windows by the 1 Hz thread and is called at the borders of iterations by the training thread; both
-reach it through ``Recorder``. Composition only: what is done is in profile/, agree/ and signals/.
+``Windows`` is told of agreed windows by the 1 Hz thread and is called at the borders of iterations by the training
+thread; both reach it through ``Recorder``. Composition only: what is done is in profile/, agree/ and signals/.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ class Windows:
     def take(self, window: Window, identity: Identity) -> None:
         """Arrange that ``window`` is captured; a window that is over already is counted as skipped."""
         if self._recorder.steps >= window.stop:
-            self._skip(window, f"it ended at iteration {window.stop}, this rank learned of it at {self._recorder.steps}")
+            self._skip(
+                window, f"it ended at iteration {window.stop}, this rank learned of it at {self._recorder.steps}"
+            )
             return
         self._identity = identity
         self._pending = window
@@ -161,7 +163,9 @@ class Windows:
 
     def _stop(self, window: Window, capture: WindowCapture) -> None:
         try:
-            done = capture.stop({"nic_peak_bytes": self._nic_peak, "missing": self._missing(), "signature": self.signature})
+            done = capture.stop(
+                {"nic_peak_bytes": self._nic_peak, "missing": self._missing(), "signature": self.signature}
+            )
         except (CaptureError, OSError, RuntimeError) as error:
             self._finish(window, str(error))
             return

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from eroica_otel import __version__
 from eroica_otel.agree.poller import Poller
@@ -19,7 +20,15 @@ from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
 from eroica_otel.trainer import Windows
 
-GuardCall = Callable[[str, Callable[[], None]], None]
+
+class Guard(Protocol):
+    """Where failures of the trainer's side are swallowed and counted (plugin.py)."""
+
+    counts: Counter[str]
+
+    def __call__(self, stage: str, call: Callable[[], None]) -> None: ...
+
+    def failed(self, stage: str, text: str) -> None: ...
 
 
 def private_folder(directory: str, pid: int) -> Path:
@@ -36,8 +45,7 @@ def private_folder(directory: str, pid: int) -> Path:
 def start(
     recorder: Recorder,
     config: WorkerConfig,
-    guard: GuardCall,
-    failed: Callable[[str, str], None],
+    guard: Guard,
     say: Callable[[str], None],
 ) -> Callable[[bool], None]:
     """Start monitor, poller and helper for this process; return what ends them.
@@ -49,13 +57,12 @@ def start(
     distributed = sys.modules.get("torch.distributed")
     identity = resolve(config, environment, sys.argv, distributed)
     folder = private_folder(config.directory, os.getpid())
-    counts: Counter[str] = getattr(guard, "counts", Counter())
     windows = Windows(recorder, config, folder, environment, say)
     edge = windows.on_edge
     recorder.on_edge = lambda: guard("capture", edge)
     poller = Poller(lambda: _store(identity), identity.world_size, config.window_seconds)
-    monitor = Monitor(recorder, config, identity, folder, windows, poller, counts, say)
-    helper = HelperProcess(folder, config, environment, failed)
+    monitor = Monitor(recorder, config, identity, folder, windows, poller, guard.counts, say)
+    helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, say)
 
     def tick() -> None:

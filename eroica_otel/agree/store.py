@@ -1,8 +1,8 @@
 """The job's c10d store as a small dictionary that is never waited on.
 
-A client of our own: a wait on the default store object blocks the trainer's own calls for seconds. Only ``check``, ``get`` of
-a key that exists, ``set`` and ``compare_set`` are used, from a daemon thread; a frozen server never answers, whatever the
-time-out, and then only that thread is lost.
+A client of our own: a wait on the default store object blocks the trainer's own calls for seconds. Only ``check``,
+``get`` of a key that exists, ``set`` and ``compare_set`` are used, from a daemon thread; a frozen server never
+answers, whatever the time-out, and then only that thread is lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class C10dStore:
 
 
 def connect(distributed: Any, environment: Mapping[str, str], prefix: str, world_size: int) -> Store:
-    """Return a client of the job's store, by MASTER_ADDR and MASTER_PORT, else a clone of the default store's connection.
+    """Return a client of the job's store, by MASTER_ADDR and MASTER_PORT, else a clone of the default store's.
 
     Args:
         distributed: The module torch.distributed (torch is never imported here).

@@ -1,7 +1,7 @@
 """Which iterations do all workers profile? Pure rules over what each rank says of itself; first come, first agreed.
 
-Each rank writes its Standing once a second. A rank that wants a window reads all standings and, when enough want the same,
-proposes one; the store keeps the first proposal. No clock is compared: a window is a range of iterations.
+Each rank writes its Standing once a second. A rank that wants a window reads all standings and, when enough want the
+same, proposes one; the store keeps the first proposal. No clock is compared: a window is a range of iterations.
 """
 
 from __future__ import annotations

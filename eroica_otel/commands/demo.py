@@ -23,9 +23,9 @@ from eroica_otel.publish.report import terminal
 HELP = """\
 See it work: train a small model with 4 processes, slow one of them down for real, and read the verdict.
 
-The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time, so
-that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer, report.
-report.json, report.html, injected.json (what was really done) and demo.log go to the output folder."""
+The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time,
+so that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer,
+report. report.json, report.html, injected.json (what was really done) and demo.log go to the output folder."""
 
 FAULTS = {"python": 0.06, "input": 0.06, "none": 0.0}
 """Seconds that the fault adds to each iteration of one rank."""
@@ -36,7 +36,9 @@ OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "wor
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("--fault", choices=sorted(FAULTS), default="python", help="what goes wrong (default: %(default)s)")
+    parser.add_argument(
+        "--fault", choices=sorted(FAULTS), default="python", help="what goes wrong (default: %(default)s)"
+    )
     parser.add_argument(
         "--rank", type=int, choices=range(RANKS), default=None, help="where it goes wrong (default: at random)"
     )

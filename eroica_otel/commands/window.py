@@ -11,7 +11,8 @@ from eroica_otel.errors import ConfigError
 from eroica_otel.status import REQUEST_FILE, live_workers
 
 HELP = """\
-Ask a running training for a window now: all its workers profile the same iterations once, and the localizer judges them.
+Ask a running training for a window now: all its workers profile the same iterations once, and the localizer judges
+them.
 
 Run it as the same user on any machine of the job. The request reaches all ranks through the job's own store."""
 
@@ -20,7 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--job", metavar="NAME", default="", help="only this training job (default: every one here)")
     parser.add_argument(
-        "--dir", metavar="DIR", default="", help="folder of the workers' files (default: EROICA_DIR, else the usual one)"
+        "--dir",
+        metavar="DIR",
+        default="",
+        help="folder of the workers' files (default: EROICA_DIR, else the usual one)",
     )
 
 
@@ -33,7 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.dir or WorkerConfig.from_env(os.environ).directory)
     asked = request(directory, arguments.job)
     for job, rank in asked.items():
-        print(f"asked rank {rank} of {job} for a window; it begins within some seconds and is judged when all delivered")
+        print(
+            f"asked rank {rank} of {job} for a window; it begins within some seconds and is judged when all delivered"
+        )
     return 0
 
 

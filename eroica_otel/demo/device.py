@@ -1,7 +1,7 @@
 """The demo's accelerator: one registered torch operator that takes a fixed time for each sample, forward and backward.
 
-It stands in for a GPU on a machine without one: the time does not depend on the CPU, is proportional to the batch and is never
-shortened to hit a step time. A profiler sees an operator, so eroica_otel charges it as compute.
+It stands in for a GPU on a machine without one: the time does not depend on the CPU, is proportional to the batch and
+is never shortened to hit a step time. A profiler sees an operator, so eroica_otel charges it as compute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The demo's processes: localizer, text server, training. Started together, ended together, also when the demo is killed."""
+"""The demo's processes: localizer, text server, training. Started and ended together, also when the demo is killed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from eroica_otel.status import Status
 class Story:
     """Tells on one line what the ranks and the localizer do; repeats nothing."""
 
-    def __init__(self, stage: Stage, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stage: Stage, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stage = stage
         self._write = write
         self._clock = clock

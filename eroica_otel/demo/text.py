@@ -1,7 +1,7 @@
 """The demo's text server: generated sentences over TCP, one connection per rank; slow for one rank under FAULT=input.
 
-A request is one line of JSON, [rank, bytes per sample, [index, ...]]; the answer is that many bytes. The server is a process
-of its own, so that a slow answer is a blocking read in the training and nothing else.
+A request is one line of JSON, [rank, bytes per sample, [index, ...]]; the answer is that many bytes. The server is a
+process of its own, so that a slow answer is a blocking read in the training and nothing else.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The training that the demo and the tests watch: DistributedDataParallel with gloo, a small transformer, generated text.
+"""The training that the demo and the tests watch: DistributedDataParallel, gloo, a small transformer, generated text.
 
 The one line that watches it is the first import. Start it with torchrun; ``--control`` is a folder in which
 ``fault.json`` switches a real fault on and ``stop`` holds the iteration at which all ranks end.
 """
 
-import eroica_otel.auto  # isort: skip
+from __future__ import annotations
 
 import argparse
 import json
@@ -63,7 +63,8 @@ class Block(nn.Module):
         self.layer = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, dropout=0.0, batch_first=True)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.layer(device(hidden, 1.0))
+        hidden = self.layer(device(hidden, 1.0))
+        return hidden
 
 
 class Model(nn.Module):
@@ -74,7 +75,8 @@ class Model(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(self.blocks(self.embed(tokens)))
+        logits: torch.Tensor = self.head(self.blocks(self.embed(tokens)))
+        return logits
 
 
 class Control:
@@ -121,7 +123,7 @@ def train(arguments: argparse.Namespace) -> None:
         tokens = augment(tokens, control.busy_seconds())
         loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), target.flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if control.ended(iteration):
             break

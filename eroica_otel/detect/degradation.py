@@ -1,8 +1,9 @@
 """Iteration periods -> is this job slower than it was? Pure.
 
-The published rule (mean of the recent N = 50 iterations more than 5 % above the recent shortest, EROICA, NSDI'26) is on for
-ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the MEDIAN of the
-N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations (docs/method.md).
+The published rule (mean of the recent N = 50 iterations more than 5 % above the recent shortest, EROICA, NSDI'26) is
+on for ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the
+MEDIAN of the N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations
+(docs/method.md).
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Detector:
         whole = blocks[len(blocks) % delay :].reshape(-1, delay).mean(axis=1)
         if len(whole) >= 5:
             errors.append(_successive_deviation(whole))
-        return max(errors)
+        return float(max(errors))
 
 
 def _successive_deviation(values: NDArray[np.float64]) -> float:

@@ -10,7 +10,7 @@ from eroica_otel.model import WorkerWindow
 MOST_SERIES = 320
 """Per worker, everything included (DESIGN section 5)."""
 STANDING_SERIES = 110
-"""What a worker shows outside windows at most: 36 of histograms, states, totals, outcomes, groups; counted in a test."""
+"""What a worker shows outside windows at most: histograms, states, totals, outcomes, groups; counted in a test."""
 
 
 def fit(window: WorkerWindow, most: int = MOST_SERIES - STANDING_SERIES) -> WorkerWindow:

@@ -1,6 +1,7 @@
 """How series leave the helper: pushed by OTLP, scraped by Prometheus, or through both. One set of instruments for all.
 
-The SDK hides failed deliveries (``force_flush`` returns True on a 404), so the exporter is wrapped and counts them itself.
+The SDK hides failed deliveries (``force_flush`` returns True on a 404), so the exporter is wrapped and counts them
+itself.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def wanted_deliveries(environment: Mapping[str, str]) -> tuple[str, ...]:
     wanted = tuple(part.strip() for part in text.split(",") if part.strip() not in ("", "none"))
     unknown = [part for part in wanted if part not in ("otlp", "prometheus")]
     if unknown:
-        raise ConfigError(f"OTEL_METRICS_EXPORTER={text!r}: {unknown[0]} is unknown; give otlp, prometheus, both or none")
+        raise ConfigError(
+            f"OTEL_METRICS_EXPORTER={text!r}: {unknown[0]} is unknown; give otlp, prometheus, both or none"
+        )
     return wanted
 
 
@@ -105,7 +108,7 @@ def interval_seconds(environment: Mapping[str, str]) -> float:
 
 def resource(identity: Identity, pid: int) -> Resource:
     """Return the OpenTelemetry resource of a worker; a stable instance id, else every restart makes new series."""
-    attributes = {
+    attributes: dict[str, str | int] = {
         "service.name": identity.training_job,
         "service.instance.id": f"rank-{identity.rank}",
         "host.name": identity.host,

@@ -16,8 +16,8 @@ Callback = Callable[[CallbackOptions], Iterable[Observation]]
 def create(meter: Meter, board: Board) -> dict[str, Histogram]:
     """Create every instrument of the worker; return the histograms by series name, which are recorded into.
 
-    Gauges and counters are observable: a point vanishes when the board stops showing it, where a synchronous gauge would
-    be repeated for ever.
+    Gauges and counters are observable: a point vanishes when the board stops showing it, where a synchronous gauge
+    would be repeated for ever.
     """
     histograms: dict[str, Histogram] = {}
     first = True
@@ -44,9 +44,7 @@ def _callback(board: Board, name: str, first: bool) -> Callback:
     return observe
 
 
-def record(
-    histograms: Mapping[str, Histogram], labels: Mapping[str, str], rows: Iterable[Any]
-) -> None:
+def record(histograms: Mapping[str, Histogram], labels: Mapping[str, str], rows: Iterable[Any]) -> None:
     """Record (duration, period) rows in seconds; NaN = not measured."""
     pairs = tuple(zip((names.ITERATION_DURATION, names.ITERATION_PERIOD), range(2), strict=True))
     for row in rows:

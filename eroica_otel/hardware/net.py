@@ -15,8 +15,8 @@ PROC = Path("/proc")
 def find_interface(environment: Mapping[str, str], wanted: str = "", sys: Path = SYS, proc: Path = PROC) -> str:
     """Return the interface of the collectives, "" when it cannot be told.
 
-    In this order: ``wanted``, GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME (first of a list, exact names), the interface that
-    leads to MASTER_ADDR.
+    In this order: ``wanted``, GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME (first of a list, exact names), the interface
+    that leads to MASTER_ADDR.
     """
     names = [wanted, environment.get("GLOO_SOCKET_IFNAME", ""), environment.get("NCCL_SOCKET_IFNAME", "")]
     for name in names:
@@ -49,7 +49,7 @@ def _route(address: bytes, proc: Path) -> str:
 
 
 def peak_bytes_per_second(interface: str, mbit: float = 0.0, sys: Path = SYS) -> float | None:
-    """Return the link speed: ``mbit`` where given, else what the interface says; None where it says nothing (loopback)."""
+    """Return the link speed: ``mbit`` where given, else what the interface says; None where it is silent (loopback)."""
     if mbit > 0:
         return mbit * 1e6 / 8
     try:

@@ -1,8 +1,8 @@
 """One window inside the training process: start, borders of iterations, stop, save. Runs on the training thread.
 
-torch's profiler is used through its low-level functions, because only they keep ``trace_only`` (half the cost of stop). In the
-trainer nothing is parsed, compressed or walked: stop and save hold the GIL for 3 to 6 s per million events, and that is the
-whole cost (MEASURED A1).
+torch's profiler is used through its low-level functions, because only they keep ``trace_only`` (half the cost of
+stop). In the trainer nothing is parsed, compressed or walked: stop and save hold the GIL for 3 to 6 s per million
+events, and that is the whole cost (MEASURED A1).
 """
 
 from __future__ import annotations
@@ -203,7 +203,9 @@ class WindowCapture:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         result.save(str(path))
         if path.stat().st_size < 2:
-            raise CaptureError(f"the trace could not be written to {self._folder}: is the disk full? EROICA_DIR moves it")
+            raise CaptureError(
+                f"the trace could not be written to {self._folder}: is the disk full? EROICA_DIR moves it"
+            )
         return str(path)
 
     def _capture(self, trace: str, facts: Mapping[str, Any]) -> Capture:

@@ -1,8 +1,8 @@
 """A captured window as files in a private folder: written by the trainer, read by the helper. numpy only.
 
-    trace.json    Kineto's own file (absent in mode stacks)
-    arrays.npz    the arrays of model.Capture, by field name
-    meta.json     everything else; renamed into place last, so that it says "complete"
+trace.json    Kineto's own file (absent in mode stacks)
+arrays.npz    the arrays of model.Capture, by field name
+meta.json     everything else; renamed into place last, so that it says "complete"
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The stack sampler: a thread that looks at the training thread about 1,000 times a second, inside a window only.
 
-A sample waits for the GIL and gets it where the training thread lets go. At the interpreter's default switch interval of 5 ms
-a Python function of 0.4 ms that takes 99 % of the time gets 0 % of the samples; at 0.1 ms it gets its share (MEASURED, and a
-known-share test in tests/profile). So the interval is lowered for the window and put back after.
+A sample waits for the GIL and gets it where the training thread lets go. At the interpreter's default switch interval
+of 5 ms a Python function of 0.4 ms that takes 99 % of the time gets 0 % of the samples; at 0.1 ms it gets its share
+(MEASURED, and a known-share test in tests/profile). So the interval is lowered for the window and put back after.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class StackSampler:
     """
 
     def __init__(
-        self, thread: int, hertz: float, nic: Callable[[], tuple[int, int]] | None = None,
+        self,
+        thread: int,
+        hertz: float,
+        nic: Callable[[], tuple[int, int]] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._thread = thread

@@ -2,7 +2,8 @@
 
 A row is ``(loader key, begin ns, end ns)`` for an input and ``(optimizer key, NO_BEGIN, ns)`` for an update. The
 hooks only append: a deque append is atomic, needs no lock, and reuses its blocks. torch is never imported here; hooks
-are set when torch's own modules are, and looked up at each call, so loaders and optimizers that exist already are seen too.
+are set when torch's own modules are, and looked up at each call, so loaders and optimizers that exist already are
+seen too.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Hooks:
     def _hook_loader(self, module: ModuleType) -> None:
         if self._closed:
             return
-        owner: Any = module._BaseDataLoaderIter  # type: ignore[attr-defined]
+        owner: Any = module._BaseDataLoaderIter
         original = owner.__next__
         record = self._recorder.input
 
@@ -135,7 +136,7 @@ class Hooks:
         def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
             record(optimizer)
 
-        handle = module.register_optimizer_step_post_hook(after_step)  # type: ignore[attr-defined]
+        handle = module.register_optimizer_step_post_hook(after_step)
         self._undo.append(handle.remove)
 
     def close(self) -> None:

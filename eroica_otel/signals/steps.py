@@ -1,8 +1,8 @@
-"""Rows of hooks.py -> iterations. Pure; learns what an iteration of this loop is (DESIGN section 4, MEASURED: 54 loops).
+"""Rows of hooks.py -> iterations. Pure; learns what an iteration of this loop is (docs/method.md).
 
 A *segment* is everything up to the last update before the next input (on ranks without inputs: from one update of the
-first-seen optimizer to the next). Its signature is (inputs of the loader last used before the update, optimizers with runs
-collapsed). The shortest period of segments that repeats ``repeats`` times is the iteration.
+first-seen optimizer to the next). Its signature is (inputs of the loader last used before the update, optimizers with
+runs collapsed). The shortest period of segments that repeats ``repeats`` times is the iteration.
 """
 
 from __future__ import annotations
