@@ -33,7 +33,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Closed lists of the contract: key of a finding -> what it may be."""
 
 _LINE = 100
-"""Arrays of texts that are no longer than this stay on one line."""
+"""Arrays of texts that are no longer than this stay on one line, and so do columns with an item for each rank."""
+_COLUMN = 40
 
 
 def render(report: Report) -> str:
@@ -157,4 +158,8 @@ def _pretty(value: Any, indent: str) -> str:
 def _one_line(value: Any) -> bool:
     if not isinstance(value, list) or any(isinstance(item, dict | list) for item in value):
         return False
-    return not any(isinstance(item, str) for item in value) or len(json.dumps(value, ensure_ascii=False)) <= _LINE
+    return (
+        len(value) > _COLUMN
+        or not any(isinstance(item, str) for item in value)
+        or len(json.dumps(value, ensure_ascii=False)) <= _LINE
+    )

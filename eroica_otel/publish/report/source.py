@@ -21,6 +21,7 @@ MOST_LINES = 60
 MOST_BYTES = 2_000_000
 MOST_FRAMES = 5
 """Innermost frames of a stack whose source is looked up."""
+MOST_SCRIPTS = 200
 _WHOLE_FILE = "<module>"
 _ANONYMOUS: Mapping[str, str] = MappingProxyType(
     {
@@ -78,13 +79,19 @@ def excerpt(frame: str, roots: Sequence[Path]) -> Excerpt | None:
 
 
 def _candidates(module: str, roots: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Yield (file, its path below the root) for a dotted module; only regular files that really lie below the root."""
+    """Yield (file, its path below the root) for a dotted module; only regular files that really lie below the root.
+
+    The script has no module name ("__main__"): it may be any Python file that lies directly in a root.
+    """
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts):
         return
     for root in roots:
         top = root.resolve()
-        for relative in (Path(*parts).with_suffix(".py"), Path(*parts, "__init__.py")):
+        relatives = [Path(*parts).with_suffix(".py"), Path(*parts, "__init__.py")]
+        if module == "__main__":
+            relatives += sorted(path.relative_to(top) for path in top.glob("*.py"))[:MOST_SCRIPTS]
+        for relative in relatives:
             path = (top / relative).resolve()
             if path.is_relative_to(top) and path.is_file():
                 yield path, relative.as_posix()

@@ -122,7 +122,7 @@ def location(finding: Finding) -> str:
     module, _, line = split_frame(finding.stack[-1])
     if not module or not line or "(" in function:
         return function
-    return f"{function} ({visible(module)}:{line})"
+    return f"{function} ({_where(module, line)})"
 
 
 def split_frame(frame: str) -> tuple[str, str, int]:
@@ -136,7 +136,11 @@ def split_frame(frame: str) -> tuple[str, str, int]:
 def frame_text(frame: str) -> str:
     """Return one frame for people: "augment (train:41)"."""
     module, name, line = split_frame(frame)
-    return visible(f"{name} ({module}:{line})" if module else frame)
+    return f"{visible(name)} ({_where(module, line)})" if module else visible(frame)
+
+
+def _where(module: str, line: int) -> str:
+    return f"line {line} of the script" if module == "__main__" else f"{visible(module)}:{line}"
 
 
 def _with_ranks(text: str, ranks: str) -> str:
