@@ -63,8 +63,8 @@ class Block(nn.Module):
         self.layer = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, dropout=0.0, batch_first=True)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        hidden = self.layer(device(hidden, 1.0))
-        return hidden
+        output: torch.Tensor = self.layer(device(hidden, 1.0))
+        return output
 
 
 class Model(nn.Module):
