@@ -33,6 +33,7 @@ STAGES = ("judge", "journal", "state", "report")
 SHOWN_SECONDS = 3600.0
 """A job that has been silent for this long leaves /metrics."""
 _JUDGED_KEPT = 64
+_HISTORY_KEPT = 8
 _RECORDS_KEPT = 128
 # A judge or a renderer that trips over one window must not end the service for all jobs.
 _OWN_ERRORS = (EroicaError, ArithmeticError, LookupError, TypeError, ValueError)
@@ -44,7 +45,12 @@ class Judge(Protocol):
     """localize.judge: the workers' windows of one window id, and their reference, to a verdict."""
 
     def __call__(
-        self, windows: Sequence[WorkerWindow], reference: Sequence[WorkerWindow] = (), *, expected: int
+        self,
+        windows: Sequence[WorkerWindow],
+        reference: Sequence[WorkerWindow] = (),
+        *,
+        expected: int,
+        history: Sequence[Report] = (),
     ) -> Report:
         """Return the verdict."""
 
@@ -221,7 +227,8 @@ class Localizer:
         began = time.perf_counter()
         reference = self._folder.reference(key_of(windows), self._wall())
         try:
-            report = self._judge(windows, reference.windows if reference else (), expected=expected)
+            before = reference.windows if reference else ()
+            report = self._judge(windows, before, expected=expected, history=record.history)
         except _OWN_ERRORS as error:
             self._failed("judge", type(error).__name__, f"window {arrived.window_id} of {job.key[1]}: {error!r}")
             return
@@ -239,6 +246,7 @@ class Localizer:
             record,
             life=after_verdict(record.life, report, found, present),
             report=report,
+            history=(*record.history, replace(report, detail=None))[-_HISTORY_KEPT:],
             success_timestamp_seconds=self._wall(),
         )
 

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
@@ -155,6 +155,7 @@ class BoundedServer(HTTPServer):
         except OSError as error:
             raise DeliveryError(_why(address, error)) from error
         self.port = int(self.server_address[1])
+        self.url = str(replace(address, port=self.port))
 
     def server_bind(self) -> None:
         """Bind without the look-up of a host name that the base class does."""

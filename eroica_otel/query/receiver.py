@@ -91,10 +91,12 @@ def _check(address: Address) -> None:
 
 class _Handler(Handler):
     server: Receiver
+    _unread = 0
 
     def do_POST(self) -> None:
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         as_json = kind == JSON
+        self._unread = max(self._length(), 0)
         try:
             self._screen(kind)
             message = self._take(_plain(self._body(), self.headers.get("Content-Encoding", "")), as_json)
@@ -131,6 +133,7 @@ class _Handler(Handler):
             raise _Refusal(411, "the request has no Content-Length")
         if length > BODY_BYTES:
             raise _Refusal(413, f"the body has {length} bytes, the limit is {BODY_BYTES}; send smaller batches")
+        self._unread = 0
         body = self.rfile.read(length)
         if len(body) < length:
             raise _Refusal(400, f"the body ended after {len(body)} of {length} bytes")
@@ -163,7 +166,7 @@ class _Handler(Handler):
 
     def _drain(self) -> None:
         """Read on for a while: a client that is still sending would see a reset instead of the answer."""
-        left = min(max(self._length(), 0), _DRAIN_BYTES)
+        left = min(self._unread, _DRAIN_BYTES)
         try:
             while left > 0 and (piece := self.rfile.read1(min(left, _CHUNK))):
                 left -= len(piece)

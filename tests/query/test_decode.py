@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eroica_otel import names
+from eroica_otel.errors import QueryError
+from eroica_otel.export.points import window_points
+from eroica_otel.model import Identity, Pattern, Point, WorkerWindow
+from eroica_otel.query.decode import decode, identity
+from factories_central import WINDOW, all_reduce, collect, pattern, status_points, window
+from factories_central import identity as build_identity
+
+_share = st.floats(0, 1)
+_optional = st.none() | _share
+_text = st.text(st.characters(codec="utf-8", exclude_characters=">"), min_size=1, max_size=20).filter(str.strip)
+
+
+@st.composite
+def _windows(draw: st.DrawFn) -> WorkerWindow:
+    ids = draw(st.lists(st.text("0123456789abcdef", min_size=12, max_size=12), unique=True, max_size=8))
+    patterns = [
+        Pattern(
+            function_id=function_id, function=draw(_text), kind="python", family="other", resource="cpu",
+            beta=draw(_share), mu=draw(_optional), sigma=draw(_optional), noise_seconds=draw(_optional),
+            stack=tuple(draw(st.lists(st.just("train:main:10"), max_size=4))),
+        )
+        for function_id in ids
+    ]  # fmt: skip
+    who = Identity(draw(_text), draw(st.integers(0, 9999)), draw(_text), world_size=draw(st.integers(1, 9999)))
+    return replace(
+        window(who=who, patterns=patterns),
+        reason=draw(st.sampled_from(["reference", "degraded", "manual"])),
+        throttled_ratio=draw(_optional),
+        run_delay_ratio=draw(_optional),
+        cpu_seconds=draw(_optional),
+    )
+
+
+@given(_windows())
+def test_inverts_the_export(given: WorkerWindow) -> None:
+    assert decode(collect(given)) == given
+
+
+def test_inverts_collectives_peaks_and_absent_values() -> None:
+    given = window(patterns=(all_reduce(mu=None, sigma=None), pattern(noise_seconds=0.003)), throttled_ratio=None)
+    assert decode(collect(given)) == given
+
+
+def test_order_of_the_points_does_not_matter() -> None:
+    given = window(patterns=(pattern(), pattern("dddddddddddd", beta=0.2), all_reduce(collectives=())))
+    assert decode(list(reversed(collect(given)))) == given
+
+
+def test_points_without_a_window_give_none_and_still_an_identity() -> None:
+    who = build_identity(3, restart=2)
+    points = status_points(who)
+    assert decode(points) is None
+    assert identity(points) == who
+
+
+def test_a_stack_beyond_the_twelve_largest_is_absent() -> None:
+    many = [pattern(f"{index:012x}", beta=0.5 - index / 100) for index in range(13)]
+    decoded = decode(window_points(window(patterns=many)))
+    assert decoded is not None
+    assert [bool(item.stack) for item in decoded.patterns] == [True] * 12 + [False]
+
+
+def test_a_value_that_is_not_finite_is_a_value_that_was_not_measured() -> None:
+    labels = build_identity().labels()
+    gap = names.WINDOW_GAP.name
+    points = [point for point in collect(window()) if point.name != gap] + [Point(gap, labels, math.nan)]
+    decoded = decode(points)
+    assert decoded is not None
+    assert decoded.sampler_gap_seconds is None
+
+
+def test_the_newer_of_two_window_ids_counts() -> None:
+    late = window(window_id=WINDOW + 60, reason="manual")
+    points = [
+        Point(names.WINDOW_ID.name, late.identity.labels() | {"reason": "reference"}, float(WINDOW)),
+        *collect(late),
+    ]
+    assert decode(points) == late
+    assert decode([*points[1:], points[0]]) == late
+
+
+@pytest.mark.parametrize("rank", ["", "-1", "1.5", "x", "٣", "9" * 12])
+def test_a_rank_that_no_worker_has_is_refused(rank: str) -> None:
+    labels = build_identity().labels() | {"rank": rank}
+    with pytest.raises(QueryError, match="rank"):
+        identity([Point(names.WORLD_SIZE.name, labels, 4.0)])
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e300])
+def test_a_count_that_does_not_fit_is_refused(value: float) -> None:
+    points = [point for point in collect(window()) if point.name != names.WINDOW_ID.name]
+    labels = build_identity().labels() | {"reason": "manual"}
+    with pytest.raises(QueryError, match="eroica_window_id"):
+        decode([*points, Point(names.WINDOW_ID.name, labels, value)])
+
+
+def test_a_window_without_a_length_is_refused() -> None:
+    points = [point for point in collect(window()) if point.name != names.WINDOW_SECONDS.name]
+    with pytest.raises(QueryError, match="eroica_window_seconds"):
+        decode(points)
