@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from eroica_otel.model import Capture, Events, Identity, Window
 
 

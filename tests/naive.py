@@ -119,9 +119,7 @@ def mean_and_deviation(instants: Sequence[int], share: Mapping[int, float]) -> t
     return mean, (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def shortest_part(
-    use_at: Callable[[float], float], start: float, end: float, hold: float, grid: float
-) -> float:
+def shortest_part(use_at: Callable[[float], float], start: float, end: float, hold: float, grid: float) -> float:
     """Return the length of the shortest part [x, y) on a grid that holds ``hold`` of the use in [start, end)."""
     steps = round((end - start) / grid)
     points = [start + step * grid for step in range(steps + 1)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import naive
 import numpy as np
 import pytest
+
+import naive
 from eroica_otel.model import Capture
 from eroica_otel.summarize.critical import Charged, charge
 from eroica_otel.summarize.resources import measure
@@ -33,7 +34,9 @@ KIND_OF = {
     "Memcpy HtoD (Pageable -> Device)": "memory",
     "cudaLaunchKernel": "host",
 }
-CPU_NAMES = [(name, "cpu_op") for name, kind in list(KIND_OF.items())[:7]] + [("Optimizer.step#AdamW.step", "user_annotation")]
+CPU_NAMES = [(name, "cpu_op") for name, kind in list(KIND_OF.items())[:7]] + [
+    ("Optimizer.step#AdamW.step", "user_annotation")
+]
 GLOO_NAMES = [("gloo:all_reduce", "user_annotation"), ("gloo:broadcast", "user_annotation")]
 GPU_NAMES = [
     ("sgemm_128x64", "kernel"),
@@ -63,7 +66,7 @@ def _nested(rng: random.Random, start: int, end: int, depth: int) -> list[Row]:
 
 def _rows(rng: random.Random) -> list[Row]:
     if rng.random() < 0.5:
-        rows = [row for _ in range(rng.randrange(3)) for row in _nested(rng, *sorted(rng.sample(range(50), 2)), depth=3)]
+        rows = [row for _ in range(rng.randrange(3)) for row in _nested(rng, *sorted(rng.sample(range(50), 2)), 3)]
     else:  # crossing ranges, on two threads
         rows = [
             Row(name, *_span(rng), category, rng.choice((1, 2)))
@@ -76,11 +79,13 @@ def _rows(rng: random.Random) -> list[Row]:
 
 
 def _capture(rng: random.Random) -> Capture:
-    times = sorted(rng.sample(range(0, 52), rng.randrange(7)))
+    times = sorted(rng.sample(range(52), rng.randrange(7)))
     samples = [(time, rng.randrange(len(STACKS))) for time in times]
     cpu = np.cumsum([rng.randrange(0, after - before + 1) for before, after in zip([0, *times], times, strict=False)])
     gc = [_span(rng) for _ in range(rng.choice((0, 0, 1, 2)))]
-    return capture(start=WINDOW[0], end=WINDOW[1], frames=FRAMES, stacks=STACKS, samples=samples, cpu=cpu.tolist(), gc=gc)
+    return capture(
+        start=WINDOW[0], end=WINDOW[1], frames=FRAMES, stacks=STACKS, samples=samples, cpu=cpu.tolist(), gc=gc
+    )
 
 
 def _stack_of(stack: int) -> tuple[str, bool]:

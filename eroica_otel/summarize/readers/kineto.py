@@ -59,6 +59,7 @@ class _Columns:
         self.names: dict[str, int] = {}
         self.categories: dict[str, int] = {}
         self.threads: dict[str, int] = {}
+        self._is_collective: list[bool] = []
         self.parts: list[tuple[NDArray[np.int64], ...]] = []
         self.collectives: dict[int, tuple[str | None, int | None]] = {}
         self.total = 0
@@ -73,12 +74,13 @@ class _Columns:
         names, categories = self.names, self.categories
         start = nanoseconds([bytes(event.ts) for event in kept])
         duration = nanoseconds([bytes(event.dur) or b"0" for event in kept])
+        known = len(names)
         name = np.array([names.setdefault(event.name, len(names)) for event in kept], np.int64)
+        self._is_collective += [kinds.is_collective(new) for new in list(names)[known:]]
         category = np.array([categories.setdefault(event.cat, len(categories)) for event in kept], np.int64)
         thread = np.array([self._thread(event.tid) for event in kept], np.int64)
-        for place, event in enumerate(kept):
-            if kinds.is_collective(event.name):
-                self.collectives[self.total + place] = _arguments(event)
+        for place in np.flatnonzero(np.array(self._is_collective, bool)[name]).tolist():
+            self.collectives[self.total + place] = _arguments(kept[place])
         self.parts.append((start, start + duration, name, category, thread))
         self.total += len(kept)
 
