@@ -19,9 +19,9 @@ HELP = "read a verdict: print it, write it as a web page, or as a question for a
 _DEFAULT = "build/demo/report.json"
 _EPILOG = """\
 examples:
-  eroica-otel report                               the verdict of the demo
+  eroica-otel report                                    the verdict of the demo
   eroica-otel report llm-7b.json --html llm-7b.html     a page to forward
-  eroica-otel report llm-7b.json --prompt --source src  with the lines of code that are in src
+  eroica-otel report llm-7b.json --prompt --source src  a question with lines of code from src
 
 exit codes: 0 no finding, 1 finding, 2 the file or an option cannot be used, 3 failure
 """

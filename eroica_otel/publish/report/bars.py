@@ -46,7 +46,9 @@ def bars(detail: Detail, rows: Sequence[tuple[int, str]]) -> Markup | None:
     rows = [row for row in rows if row[0] in index]
     if not rows or not order:
         return None
-    values = [[detail.kinds[kind][index[rank]] for kind in order] for rank, _ in rows]
+    columns = [index[rank] for rank, _ in rows]
+    order = [kind for kind in order if any(detail.kinds[kind][column] != 0 for column in columns)]
+    values = [[detail.kinds[kind][column] for kind in order] for column in columns]
     longest = max(math.fsum(_known(value) for value in row) for row in values)
     drawn = [_bar(row, order, value, longest) for row, value in zip(rows, values, strict=True)]
     return join([element("div", *drawn, class_="bars"), _table(rows, order, values)])
@@ -71,7 +73,7 @@ def _bar(row: tuple[int, str], order: Sequence[str], values: Sequence[float], lo
 
 def _table(rows: Sequence[tuple[int, str]], order: Sequence[str], values: Sequence[Sequence[float]]) -> Markup:
     two = len(rows) == 2
-    heads = [element("th", "Part of the iteration", scope="col")]
+    heads = [element("th", "Part", scope="col")]
     heads += [element("th", f"rank {rank}", scope="col", class_="number") for rank, _ in rows]
     heads += [element("th", "vs. peer", scope="col", class_="number")] if two else []
     lines = []

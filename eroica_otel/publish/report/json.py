@@ -134,6 +134,8 @@ def _plain(value: Any, shape: type[msgspec.Struct] | None = None) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
+        if all(type(item) is float for item in value):  # columns of many ranks, without a call for each number
+            return [item if math.isfinite(item) else None for item in value]
         return [_plain(item, shape) for item in value]
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is not JSON

@@ -24,7 +24,7 @@ def duration(seconds: float | None) -> str:
         return UNKNOWN
     size = abs(seconds)
     if size >= 0.9995:
-        return f"{seconds:.0f} s" if size >= 100 else f"{seconds:.3g} s"
+        return f"{seconds:.3g} s" if size < 2 else f"{seconds:.1f} s" if size < 99.95 else f"{seconds:.0f} s"
     if size >= 0.00995:
         return f"{seconds * 1000:.0f} ms"
     if size == 0:

@@ -230,6 +230,12 @@ def test_bars_of_culprit_and_peer_are_to_one_scale() -> None:
     assert found.text("td").count("+45 ms") == 1
 
 
+def test_a_kind_that_neither_worker_has_is_left_out() -> None:
+    told = page(report(detail=detail(kinds={"memory": (0.0,) * 4, "python": (0.1,) * 4}))).text("th")
+    assert "Python code" in told
+    assert "Copying memory" not in told
+
+
 def test_the_typical_peer_is_the_one_nearest_to_the_medians() -> None:
     kinds = {"compute": (0.1, 0.2, 0.1, 0.11), "python": (0.01, 0.01, 0.09, 0.01)}
     assert "rank 3" in page(report(detail=detail(kinds=kinds))).text("b")
