@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from factories_report import finding, quiet, report
 
 from eroica_otel.commands import report as command
 from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.publish.report import html
 from eroica_otel.publish.report.json import parse, render
+from factories_report import finding, quiet, report
 
 
 def call(*words: str | Path) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from factories_report import detail, finding, report
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from eroica_otel import names
 from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.model import REASONS, SEVERITIES, Detail, Finding, FunctionDetail, Report, Victims
 from eroica_otel.publish.report.json import CHOICES, contract, parse, render
+from factories_report import detail, finding, report
 
 CONTRACT = [
     "schema",

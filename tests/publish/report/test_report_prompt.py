@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from factories_report import finding, job_finding, quiet, report
 
 from eroica_otel.publish.report import prompt, source
 from eroica_otel.publish.report.json import contract
+from factories_report import finding, job_finding, quiet, report
 
 TRAIN = '''\
 import torch

@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from factories_report import finding, job_finding, quiet, report
 
 from eroica_otel.model import Report
 from eroica_otel.publish.report.terminal import render
+from factories_report import finding, job_finding, quiet, report
 
 ALL = {
     "culprit": report(),

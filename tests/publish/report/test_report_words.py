@@ -3,11 +3,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from factories_report import detail, finding, job_finding, quiet, report
 
 from eroica_otel import names
 from eroica_otel.model import Finding, Report, Victims
 from eroica_otel.publish.report import verdict, words
+from factories_report import detail, finding, job_finding, quiet, report
 
 
 @pytest.mark.parametrize(
