@@ -178,7 +178,13 @@ def detail(**changes: Any) -> Detail:
     return Detail(**(given | changes))
 
 
-def most_python(given: Sequence[WorkerWindow], reference: Sequence[WorkerWindow] = (), *, expected: int) -> Report:
+def most_python(
+    windows: Sequence[WorkerWindow],
+    reference: Sequence[WorkerWindow] = (),
+    *,
+    expected: int,
+    history: Sequence[Report] = (),
+) -> Report:
     """Judge by one plain rule: a rank whose Python share is 0.2 above the median of all is a culprit."""
     shares = {item.identity.rank: item.kinds.get("python", 0.0) for item in windows}
     middle = statistics.median(shares.values())
@@ -186,7 +192,13 @@ def most_python(given: Sequence[WorkerWindow], reference: Sequence[WorkerWindow]
     missing = tuple(rank for rank in range(expected) if rank not in shares)
     victims = (Victims(tuple(rank for rank in shares if rank not in slow), "all_reduce", slow),) if slow else ()
     return report(
-        training_job=windows[0].identity.training_job, window_id=windows[0].window_id, reason=windows[0].reason,
-        workers_seen=len(windows), workers_expected=expected, missing_ranks=missing, victims=victims,
-        findings=tuple(finding(ranks=(rank,)) for rank in slow), notes=(f"{len(reference)} reference workers", f"{len(history)} earlier verdicts"),
-    )  # fmt: skip
+        training_job=windows[0].identity.training_job,
+        window_id=windows[0].window_id,
+        reason=windows[0].reason,
+        workers_seen=len(windows),
+        workers_expected=expected,
+        missing_ranks=missing,
+        victims=victims,
+        findings=tuple(finding(ranks=(rank,)) for rank in slow),
+        notes=(f"{len(reference)} reference workers", f"{len(history)} earlier verdicts"),
+    )
