@@ -54,7 +54,7 @@ def _main(report: Report) -> list[Markup | None]:
             sections.stack(first) if first else None,
         ),
         *(_further(report, number) for number in range(1, min(len(named), _PICTURED))),
-        sections.section("All findings", sections.findings_table(report)),
+        sections.section("All findings" if first else "Worth knowing", sections.findings_table(report)),
         sections.section("Waiting, not the cause", sections.bystanders(report)),
         sections.section("Ruled out" if first else "Checked and normal", sections.ruled_out(report)),
         sections.section("Notes", sections.notes(report)),

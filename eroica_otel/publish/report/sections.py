@@ -146,7 +146,7 @@ def _finding_row(finding: Finding, report: Report, heads: tuple[str, ...]) -> Ma
     who = join([element("b", capital(place(finding))), _small(", ".join(_roles(finding)))])
     name = element("code", location(finding)) if finding.function else None
     what = join([name, _small(f"{capital(meaning)} ({finding.cause})")])
-    price = cost(finding, iteration_seconds(report)) or "not measurable"
+    price = cost(finding, iteration_seconds(report)) or "no measurable time"
     sure = join([f"{finding.confidence} confidence", _small(f"{_SIGNS.get(finding.severity, '')} {finding.severity}")])
     cells = zip(heads, (who, what, element("span", price), sure), strict=True)
     return element("tr", *(element("td", element("div", cell), data_label=head) for head, cell in cells))
@@ -192,8 +192,7 @@ def method(report: Report) -> Markup:
         f"All workers were profiled over {stretch}, and each moment was charged to one function. "
         "The time of each function per iteration was then compared with the other workers that have the same role and, "
         "where there is one, with a healthy reference window of this job. "
-        "A worker is named only for work of its own that its peers do not have; waiting for others never counts "
-        "against it.",
+        "A worker is named for what it does or lacks itself, unlike its peers; waiting for others never counts against it.",
     )
 
 

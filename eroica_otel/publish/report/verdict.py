@@ -84,8 +84,10 @@ def iteration_seconds(report: Report) -> float:
 
 
 def cost(finding: Finding, iteration: float) -> str:
-    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" when none is."""
+    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" when none is or it is nothing."""
     seconds, share = finding.impact_seconds, finding.impact_ratio
+    if seconds == 0:
+        return ""
     if not math.isfinite(seconds):
         return f"{percent(share)} of every iteration" if math.isfinite(share) else ""
     whole = f"every {duration(iteration)} iteration" if iteration > 0 else "every iteration"

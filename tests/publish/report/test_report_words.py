@@ -176,6 +176,20 @@ def test_change_against_the_reference(now: float, before: float, text: str) -> N
     assert verdict.change(report(detail=facts)) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "ratio", "text"),
+    [
+        (0.046, 0.217, "46 ms of every 212 ms iteration (22 %)"),
+        (0.046, math.nan, "46 ms of every 212 ms iteration"),
+        (math.nan, 0.217, "22 % of every iteration"),
+        (math.nan, math.nan, ""),
+        (0.0, 0.0, ""),
+    ],
+)
+def test_costs_are_told_as_far_as_known(seconds: float, ratio: float, text: str) -> None:
+    assert verdict.cost(finding(impact_seconds=seconds, impact_ratio=ratio), 0.212) == text
+
+
 def test_victims_wait_for_the_culprit() -> None:
     assert verdict.waits(Victims((0, 1, 3), "all_reduce", (2,))) == "ranks 0, 1, 3 wait for rank 2 in all_reduce"
     assert verdict.waits(Victims((0,), "", ())) == "rank 0 waits"
