@@ -192,7 +192,8 @@ def method(report: Report) -> Markup:
         f"All workers were profiled over {stretch}, and each moment was charged to one function. "
         "The time of each function per iteration was then compared with the other workers that have the same role and, "
         "where there is one, with a healthy reference window of this job. "
-        "A worker is named for what it does or lacks itself, unlike its peers; waiting for others never counts against it.",
+        "A worker is named for what it does or lacks itself, unlike its peers; waiting for others never counts "
+        "against it.",
     )
 
 

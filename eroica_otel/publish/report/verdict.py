@@ -84,7 +84,7 @@ def iteration_seconds(report: Report) -> float:
 
 
 def cost(finding: Finding, iteration: float) -> str:
-    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" when none is or it is nothing."""
+    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" for nothing."""
     seconds, share = finding.impact_seconds, finding.impact_ratio
     if seconds == 0:
         return ""
