@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+import eroica_otel.auto  # noqa: F401  the one line: it is imported for what it does
 from eroica_otel.demo.device import device
 
 VOCABULARY = 64
