@@ -15,7 +15,7 @@ NAME_LENGTH = 128
 """Longest function name that is exported."""
 
 OPERATORS = frozenset({"cpu_op", "operator"})
-ANNOTATIONS = frozenset({"user_annotation", "python_function"})
+ANNOTATIONS = frozenset({"user_annotation"})
 KERNELS = frozenset({"kernel", "gpu_kernel"})
 COPIES = frozenset({"gpu_memcpy", "memcpy"})
 SETS = frozenset({"gpu_memset", "memset"})
@@ -23,10 +23,10 @@ RUNTIMES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "runtime"})
 NEVER_CHARGED = frozenset(
     {
         "", "ac2g", "async", "async_cpu_to_gpu", "async_gpu", "cpu_instant_event", "cuda_sync", "fwdbwd",
-        "gpu_user_annotation", "overhead", "trace",
+        "gpu_user_annotation", "overhead", "python_function", "trace",
     }
 )  # fmt: skip
-"""Categories that are known and describe no work of their own."""
+"""Categories that are known and describe no work of their own; a Python function inside an operator does not hide it."""
 KNOWN_CATEGORIES = OPERATORS | ANNOTATIONS | KERNELS | COPIES | SETS | RUNTIMES | NEVER_CHARGED
 
 WRAPPERS = ("autograd", "torch::autograd", "c10d", "torch::distributed", "torch.distributed", "profiler")
@@ -51,9 +51,9 @@ _COLLECTIVE_FAMILIES = _compiled(
 )
 _COMPUTE_FAMILIES = _compiled(
     ("attention", r"attention|attn|flash|fmha"),
-    ("convolution", r"conv|winograd|cudnn|implicit"),
-    ("gemm", r"gemm|matmul|cutlass|cublas|nvjet|(?:^|_)(?:add|b|badd|addb)?mm(?:_|$)|^mv|addmv|^dot|^linear"),
-    ("normalization", r"_norm|norm_|layernorm|rmsnorm|batchnorm"),
+    ("convolution", r"conv|winograd|dgrad|wgrad|implicit"),
+    ("gemm", r"gemm|matmul|^Cijk_|cutlass|cublas|nvjet|(?:^|_)(?:add|b|badd|addb)?mm(?:_|$)|^mv|addmv|^dot|^linear"),
+    ("normalization", r"_norm|norm_|layernorm|rmsnorm|batchnorm|::bn_"),
     ("softmax", r"softmax|nll|cross_entropy|logsumexp"),
     ("random", r"^rand|^normal|uniform|dropout|bernoulli|multinomial"),
     ("embedding", r"embedding|index|gather|scatter|masked"),
@@ -63,7 +63,7 @@ _COMPUTE_FAMILIES = _compiled(
     ),
     (
         "copy",
-        r"copy|^to$|^cat|clone|contiguous|stack|^fill|zero|^empty|^ones|_like$|item|_local_scalar",
+        r"copy|nchwtonhwc|^to$|^cat|clone|contiguous|stack|^fill|zero|^empty|^ones|_like$|item|_local_scalar",
     ),
     (
         "view",

@@ -78,6 +78,9 @@ def test_a_collective_is_found_by_its_name_in_any_category(category: str, name: 
     ("category", "name", "kind", "family"),
     [
         ("kernel", "ampere_sgemm_128x64_nn", "compute", "gemm"),
+        ("kernel", "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x256_SN", "compute", "gemm"),
+        ("kernel", "void cudnn::bn_bw_1C11_kernel_new<float>(float)", "compute", "normalization"),
+        ("kernel", "void cudnn::detail::dgrad_engine<float, 512>(int)", "compute", "convolution"),
         ("kernel", "void at::native::vectorized_elementwise_kernel<4, Add>(int, Add)", "compute", "elementwise"),
         ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", "memory", "copy"),
         ("Memset", "Memset (Device)", "memory", "set"),
@@ -90,6 +93,11 @@ def test_a_collective_is_found_by_its_name_in_any_category(category: str, name: 
 )
 def test_what_a_gpu_does_and_what_the_host_calls(category: str, name: str, kind: str, family: str) -> None:
     assert kinds.classify(category, name) == kinds.Label(kind, family, False)
+
+
+def test_a_python_function_of_the_trace_neither_counts_nor_hides_the_operator_around_it() -> None:
+    assert kinds.classify("python_function", "train.py(3): main") == kinds.Label("", "", False)
+    assert kinds.is_known("python_function")
 
 
 def test_categories() -> None:
