@@ -42,6 +42,7 @@ class JobRecord:
         judged: Ids of the windows that were judged, oldest first.
         life: Its open findings.
         report: Latest verdict.
+        history: Verdicts before and with it, oldest first, without their details.
         success_timestamp_seconds: Unix time of it.
         duration_seconds: What it took to compute.
     """
@@ -51,6 +52,7 @@ class JobRecord:
     judged: tuple[int, ...] = ()
     life: Life = Life()  # noqa: RUF009 (frozen)
     report: Report | None = None
+    history: tuple[Report, ...] = ()
     success_timestamp_seconds: float | None = None
     duration_seconds: float | None = None
 
@@ -178,7 +180,7 @@ def replace_file(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(temporary, path)
     except OSError:
-        if os.path.exists(temporary):
+        if os.path.isfile(temporary):
             os.unlink(temporary)
         raise
 

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -131,7 +130,7 @@ def test_points_that_are_refused_are_told_to_the_sender(receiver: Receiver, inbo
         (BODY, {"Content-Type": ""}, 415),
         (BODY, {"Content-Encoding": "br"}, 415),
         (b"\0" * (module.BODY_BYTES + 1), {}, 413),
-        (zlib.compress(b"\0" * (module.PLAIN_BYTES + 1), 9, 31), {"Content-Encoding": "gzip"}, 413),
+        (gzip.compress(b"\0" * (module.PLAIN_BYTES + 1)), {"Content-Encoding": "gzip"}, 413),
     ],
     ids=["protobuf", "json", "gzip", "cut", "tail", "type", "no type", "encoding", "oversized", "bomb"],
 )

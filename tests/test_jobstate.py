@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eroica_otel.jobstate import Life, Patience, Sighting, after_sighting, after_verdict, is_due
+from eroica_otel.model import Report
+from eroica_otel.publish.series import OpenFinding
+from factories_central import WINDOW, finding, identity, report
+
+PATIENCE = Patience()
+ALL = frozenset(range(4))
+
+
+def item(reason: str = "degraded", **changes: object) -> OpenFinding:
+    judged = finding(**changes)
+    return OpenFinding(judged, WINDOW, reason, tuple(identity(rank) for rank in judged.ranks))
+
+
+def due(
+    seen: int, expected: int = 4, *, first: float = 0.0, latest: float = 0.0, spacing: float = 1.0, now: float
+) -> bool:
+    return is_due(seen, expected, first=first, latest=latest, spacing=spacing, now=now, patience=PATIENCE)
+
+
+def test_a_complete_window_is_due_at_once() -> None:
+    assert due(4, now=0.0)
+    assert not due(3, now=0.0)
+    assert not due(0, now=1e9)
+
+
+def test_with_95_percent_the_last_get_a_short_rest() -> None:
+    assert not due(95, 100, latest=5.0, now=6.9)
+    assert due(95, 100, latest=5.0, now=7.0)
+    assert not due(94, 100, latest=5.0, now=7.0)
+
+
+def test_missing_workers_are_waited_for_15_seconds_or_two_and_a_half_deliveries() -> None:
+    assert not due(3, now=14.9)
+    assert due(3, now=15.0)
+    assert not due(3, spacing=10.0, now=24.9)
+    assert due(3, spacing=10.0, now=25.0)
+
+
+def test_while_workers_still_come_in_the_wait_goes_on_but_not_for_ever() -> None:
+    assert not due(2, latest=10.0, now=24.0)
+    assert due(2, latest=10.0, now=25.0)
+    assert due(50, 100, latest=59.0, now=60.0)
+
+
+def verdict(life: Life, *found: OpenFinding, present: frozenset[int] = ALL, **changes: object) -> Life:
+    given = report(window_id=WINDOW + 60, findings=tuple(new.finding for new in found), **changes)
+    return after_verdict(life, given, found, present)
+
+
+OPEN = Life((item(),), WINDOW, unhealthy=True)
+
+
+def test_a_verdict_opens_its_findings() -> None:
+    assert verdict(Life(), item()) == Life((item(),), WINDOW + 60, unhealthy=True)
+
+
+@pytest.mark.parametrize("reason", ["reference", "manual", "periodic"])
+def test_a_later_window_without_it_refutes_a_finding(reason: str) -> None:
+    assert verdict(OPEN, reason=reason) == Life((), WINDOW + 60)
+
+
+def test_a_later_window_with_another_culprit_refutes_it() -> None:
+    assert verdict(OPEN, item(ranks=(2,))).open == (item(ranks=(2,)),)
+
+
+def test_a_slow_window_without_a_finding_refutes_nothing() -> None:
+    assert verdict(OPEN).open == OPEN.open
+
+
+def test_a_window_without_the_culprit_refutes_nothing() -> None:
+    assert verdict(OPEN, reason="manual", present=ALL - {1}).open == OPEN.open
+
+
+def test_a_finding_about_the_whole_job_needs_the_whole_job() -> None:
+    job = Life((item(verdict="job", ranks=(), scope="job"),), WINDOW)
+    assert verdict(job, reason="manual", workers_seen=3).open == job.open
+    assert verdict(job, reason="manual").open == ()
+
+
+def test_no_consensus_on_its_function_refutes_nothing() -> None:
+    assert verdict(OPEN, reason="manual", no_consensus=("aaaaaaaaaaaa",)).open == OPEN.open
+
+
+def test_an_older_window_changes_nothing() -> None:
+    late: Report = report(window_id=WINDOW - 1)
+    assert after_verdict(OPEN, late, (), ALL) == OPEN
+
+
+def test_unknown_is_no_evidence_against_a_cause() -> None:
+    (kept,) = verdict(OPEN, item(cause="unknown", domain="code", advice="?", impact_ratio=0.2)).open
+    assert (kept.finding.cause, kept.finding.advice) == ("python_overhead", "Look at augment.")
+    assert kept.finding.impact_ratio == 0.2
+    (changed,) = verdict(OPEN, item(cause="gc_pause")).open
+    assert changed.finding.cause == "gc_pause"
+
+
+def look(life: Life, *states: str, now: float, world_size: int = 4, last_seen: float | None = None) -> Life:
+    seen = now if last_seen is None else last_seen
+    workers = {rank: Sighting(state, seen) for rank, state in enumerate(states)}
+    return after_sighting(life, workers, world_size, last_seen=seen, now=now, patience=PATIENCE)
+
+
+HEALTHY = ("healthy",) * 4
+SLOW = ("healthy", "degraded", "healthy", "healthy")
+
+
+def test_two_minutes_of_health_end_a_finding() -> None:
+    life = look(OPEN, *HEALTHY, now=100.0)
+    assert look(life, *HEALTHY, now=219.9).open == OPEN.open
+    assert look(life, *HEALTHY, now=220.0).open == ()
+
+
+def test_a_relapse_starts_the_two_minutes_again() -> None:
+    life = look(look(OPEN, *HEALTHY, now=100.0), *SLOW, now=200.0)
+    life = look(life, *HEALTHY, now=210.0)
+    assert look(life, *HEALTHY, now=329.0).open
+    assert not look(life, *HEALTHY, now=330.0).open
+
+
+@pytest.mark.parametrize("states", [HEALTHY[:3], ("healthy", "", "healthy", "healthy"), ("learning", *HEALTHY[1:]), ()])
+def test_a_worker_that_is_not_known_to_be_healthy_keeps_it(states: tuple[str, ...]) -> None:
+    life = look(OPEN, *states, now=100.0)
+    assert look(life, *states, now=1000.0).open == OPEN.open
+
+
+def test_a_silent_worker_is_not_healthy_and_a_finished_one_needs_no_life() -> None:
+    workers = {rank: Sighting("healthy", 500.0) for rank in range(3)}
+    for state, ended in (("healthy", False), ("finished", True)):
+        life = OPEN
+        for now in (500.0, 630.0):
+            workers = {rank: Sighting("healthy", now) for rank in range(3)} | {3: Sighting(state, 400.0)}
+            life = after_sighting(life, workers, 4, last_seen=now, now=now, patience=PATIENCE)
+        assert (life.open == ()) is ended
+
+
+def test_ranks_of_an_earlier_larger_world_do_not_count() -> None:
+    life = look(OPEN, *HEALTHY, "degraded", now=100.0)
+    assert look(life, *HEALTHY, "degraded", now=220.0).open == ()
+
+
+def test_five_minutes_of_silence_end_a_finding() -> None:
+    assert look(OPEN, *SLOW, now=399.9, last_seen=100.0).open == OPEN.open
+    assert look(OPEN, *SLOW, now=400.0, last_seen=100.0).open == ()
+
+
+def test_a_chronic_culprit_is_not_ended_by_the_health_that_it_always_had() -> None:
+    chronic = Life((item("reference"),), WINDOW)
+    life = look(look(chronic, *HEALTHY, now=0.0), *HEALTHY, now=500.0)
+    assert life.open == chronic.open
+    life = look(look(look(life, *SLOW, now=510.0), *HEALTHY, now=520.0), *HEALTHY, now=640.0)
+    assert life.open == ()
+
+
+def test_nothing_open_stays_nothing() -> None:
+    closed = replace(OPEN, open=())
+    assert look(closed, *HEALTHY, now=1.0) == closed
