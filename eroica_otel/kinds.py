@@ -26,7 +26,7 @@ NEVER_CHARGED = frozenset(
         "gpu_user_annotation", "overhead", "python_function", "trace",
     }
 )  # fmt: skip
-"""Categories that are known and describe no work of their own; a Python function inside an operator does not hide it."""
+"""Known categories without work of their own; a Python function of the trace does not hide the operator around it."""
 KNOWN_CATEGORIES = OPERATORS | ANNOTATIONS | KERNELS | COPIES | SETS | RUNTIMES | NEVER_CHARGED
 
 WRAPPERS = ("autograd", "torch::autograd", "c10d", "torch::distributed", "torch.distributed", "profiler")
