@@ -85,6 +85,10 @@ class Columns:
         """Median length of an iteration, NaN without workers."""
         return float(np.median(self.iteration)) if self.iteration.size else math.nan
 
+    def largest_beta(self) -> Floats:
+        """Return the largest share that each function has on any worker, [F]."""
+        return np.maximum.reduceat(self.beta, self.starts[:-1]) if self.functions else np.zeros(0, np.float32)
+
     def entries(self, functions: Sequence[int]) -> Ints:
         """Return the indices of all patterns of these functions."""
         if not functions:
@@ -117,7 +121,8 @@ def select(windows: Sequence[WorkerWindow]) -> Selection:
     single = sorted((w for w in current if counts[w.identity.rank] == 1), key=lambda w: w.identity.rank)
     sound = tuple(w for w in single if math.isfinite(w.seconds) and w.seconds > 0)
     judged = tuple(w for w in sound if w.iterations > 0)
-    broken = [w.identity.rank for w in single if w not in sound] if len(sound) < len(single) else []
+    usable = {w.identity.rank for w in sound}
+    broken = [w.identity.rank for w in single if w.identity.rank not in usable]
     if broken:
         notes.append(f"{ranks_text(broken)} reported no usable length of the window and is not judged")
     still = [w.identity.rank for w in sound if w.iterations <= 0]

@@ -18,6 +18,8 @@ from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, WorkerWind
 
 PICTURES = 12
 """Functions shown over all ranks."""
+_COMPARED = 200
+"""Functions among which the largest difference is looked for: what is below them is no share of an iteration."""
 
 
 def detail_of(scene: Scene, findings: Sequence[Finding], network: Network) -> Detail:
@@ -51,7 +53,8 @@ def _by_size(scene: Scene) -> tuple[list[int], tuple[str, int, float]]:
     """Functions by median time, largest first, and what is furthest above its peers."""
     sizes: list[tuple[float, int]] = []
     furthest = ("", -1, 0.0)
-    for at, function in enumerate(scene.columns.functions):
+    for at in np.argsort(-scene.columns.largest_beta(), kind="stable")[:_COMPARED].tolist():
+        function = scene.columns.functions[at]
         total = measure(scene.columns, _key(function)).total
         sizes.append((-median(total), at))
         above = np.nan_to_num(total - by_group(total, scene.groups, peers_median), nan=0.0)

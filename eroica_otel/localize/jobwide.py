@@ -208,7 +208,9 @@ def expectation_finding(scene: Scene) -> Finding | None:
     if scene.reference is None:
         return None
     found: list[tuple[float, int]] = []
-    for at, function in enumerate(scene.columns.functions):
+    large = scene.columns.largest_beta() >= scene.policy.material_ratio
+    for at in np.flatnonzero(large).tolist():
+        function = scene.columns.functions[at]
         if function.family == "wait" or function.kind == "compute":
             continue
         apart = distances(scene, at, None, ()).expectation or 0.0

@@ -28,8 +28,9 @@ def peer_roles(columns: Columns, policy: Policy) -> tuple[str, ...]:
 
 def groups_of(roles: tuple[str, ...]) -> tuple[Ints, ...]:
     """Return the worker indices of each role, in the order of the roles' names."""
-    names = np.array(roles, dtype=object)
-    return tuple(np.flatnonzero(names == name).astype(np.int64) for name in sorted(set(roles)))
+    inverse = np.unique(np.array(roles, dtype=str), return_inverse=True)[1].reshape(-1)
+    order = np.argsort(inverse, kind="stable").astype(np.int64)
+    return tuple(np.split(order, np.flatnonzero(np.diff(inverse[order])) + 1))
 
 
 def _shares(columns: Columns) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -52,13 +52,9 @@ def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection
     return _merged(found)
 
 
-def no_consensus(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the units on which a role splits evenly and no reference says which half changed."""
-    return [
-        judgement
-        for judgement in judgements
-        if judgement.split.any() and not _counted(judgement)[judgement.split].any()
-    ]
+def no_consensus(scene: Scene, judgements: Iterable[Judgement]) -> list[Judgement]:
+    """Return the units on which a role splits evenly while no reference can say which half changed."""
+    return [] if scene.reference is not None else [judgement for judgement in judgements if judgement.split.any()]
 
 
 def _counted(judgement: Judgement) -> Bools:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eroica_otel.localize.blame import Blame, victims_of
+from eroica_otel.localize.blame import Blame, victims_of, waits_in
 from eroica_otel.localize.columns import Columns, Selection, columns_of, ranks_text, select
 from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.distances import unlike
@@ -127,7 +127,7 @@ def _judged(
     judgements = judge_units(scene)
     network = network_of(scene.columns.windows, scene.policy)
     found = _Found((stopped,) if stopped else (), _stopped_victims(scene, out))
-    undecided = no_consensus(judgements)
+    undecided = no_consensus(scene, judgements)
     for stage in _stages(scene, judgements, network, out, history):
         found = _Found((*found.findings, *stage.findings), (*found.victims, *stage.victims))
         if found.grave:
@@ -147,7 +147,8 @@ def _stopped_victims(scene: Scene, out: frozenset[int]) -> tuple[Victims, ...]:
     others = [rank for at, rank in enumerate(scene.columns.ranks) if at not in out]
     if not out or len(others) < len(out):
         return ()
-    return (Victims(tuple(others), "", tuple(scene.columns.ranks[at] for at in sorted(out))),)
+    where = waits_in(scene, [at for at in range(len(scene.roles)) if at not in out])
+    return (Victims(tuple(others), where, tuple(scene.columns.ranks[at] for at in sorted(out))),)
 
 
 def _stages(

@@ -60,7 +60,8 @@ def work_evidence(scene: Scene, judgement: Judgement, workers: Sequence[int]) ->
 
 def _others(scene: Scene, workers: Collection[int]) -> list[int]:
     roles = {scene.roles[worker] for worker in workers}
-    return [at for at, role in enumerate(scene.roles) if role in roles and at not in workers]
+    mine = set(workers)
+    return [at for at, role in enumerate(scene.roles) if role in roles and at not in mine]
 
 
 def _before(judgement: Judgement, at: Sequence[int]) -> str:

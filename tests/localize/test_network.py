@@ -1,0 +1,68 @@
+"""Links: which edge, which end, and when nobody can say."""
+
+from __future__ import annotations
+
+import pytest
+from factories_localize import Rank, rank, window_of
+
+from eroica_otel.localize.network import network_of
+from eroica_otel.localize.policy import Policy
+
+FULL = {"nic_tx": 0.95, "nic_rx": 0.95}
+
+
+def ring(*changed: tuple[int, dict[str, float]], count: int = 4) -> list[Rank]:
+    """Return ranks on a node each, all links at 95 % of their speed but the changed ones."""
+    changes = dict(changed)
+    return [rank(peaks=FULL | changes.get(at, {})) for at in range(count)]
+
+
+def test_healthy_links_score_alike() -> None:
+    network = network_of(window_of(ring()), Policy())
+    assert [edge.score for edge in network.edges] == pytest.approx([1.0] * 4)
+    assert not network.nodes
+    assert not network.links
+
+
+def test_a_node_limited_both_ways_has_two_slow_edges() -> None:
+    # The ring sends from rank r to r - 1: node 2 is the receiver of 3 and the sender to 1, and both see its limit.
+    limited = ring((2, {"nic_tx": 0.25, "nic_rx": 0.25}), (1, {"nic_rx": 0.25}), (3, {"nic_tx": 0.25}))
+    network = network_of(window_of(limited), Policy())
+    assert network.nodes == ("node-2",)
+    assert not network.links
+    assert network.lowest == pytest.approx(0.25 / 0.95, abs=1e-6)
+
+
+@pytest.mark.parametrize("direction", [-1, 1], ids=["to the rank before", "to the rank after"])
+def test_one_direction_is_a_link_whose_ends_cannot_be_told_apart(direction: int) -> None:
+    receiver = 2 + direction
+    network = network_of(window_of(ring((2, {"nic_tx": 0.3}), (receiver, {"nic_rx": 0.3}))), Policy())
+    assert not network.nodes
+    assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-2", f"node-{receiver}")]
+
+
+def test_two_nodes_share_both_edges_so_only_links_are_named() -> None:
+    network = network_of(window_of(ring((1, {"nic_tx": 0.3}), (0, {"nic_rx": 0.3}), count=2)), Policy())
+    assert not network.nodes
+    assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-1", "node-0")]
+
+
+def test_ranks_of_one_node_count_once() -> None:
+    ranks = [rank(peaks=FULL, host=f"host-{at // 2}") for at in range(6)]
+    assert len(network_of(window_of(ranks), Policy()).edges) == 3
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [rank(peaks={"nic_tx": 0.001}), rank(peaks={"nic_rx": 0.9})],
+        [rank(), rank()],
+        [rank(peaks=FULL, host="one"), rank(peaks=FULL, host="one")],
+        [rank(peaks={"nic_tx": share, "nic_rx": share}) for share in (0.01, 0.001, 0.02)],
+        [rank(peaks={"nic_tx": float("nan"), "nic_rx": 0.9}) for _ in range(3)],
+        [],
+    ],
+    ids=["half", "none", "one host", "idle links", "nan", "no workers"],
+)
+def test_without_used_links_between_hosts_nothing_is_said(ranks: list[Rank]) -> None:
+    assert not network_of(window_of(ranks) if ranks else [], Policy()).edges
