@@ -1,7 +1,8 @@
 """Takes the command line, gives the exit code: finds the subcommand, imports it alone, and turns errors into one line.
 
 A subcommand is a module of this package with ``HELP`` (text), ``configure(parser)`` and ``run(arguments) -> int``.
-Exit codes of every command: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 130 interrupted, 141 reader went away.
+Exit codes of a verdict: 0 no finding, 1 finding, 2 wrong usage, 3 failure. Of all: 130 interrupted,
+141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -15,24 +16,37 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import eroica_otel
 from eroica_otel.errors import EroicaError
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
+
+class Command(NamedTuple):
+    """What a person wants of a subcommand, and what its exit codes mean."""
+
+    wish: str
+    codes: str
+
+
+_JUDGES = "0 no finding, 1 finding, 2 wrong usage, 3 failure"
+
+COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
-        "run": "watch a training:      eroica-otel run -- python train.py",
-        "window": "ask for a window:      eroica-otel window",
-        "localize": "find the slow worker:  eroica-otel localize",
-        "report": "read a verdict:        eroica-otel report",
-        "demo": "see it work:           eroica-otel demo",
+        "run": Command(
+            "watch a training:      eroica-otel run -- python train.py", "those of the command; 2 wrong usage"
+        ),
+        "window": Command(
+            "ask for a window:      eroica-otel window", "0 asked, 2 nobody to ask or wrong usage, 3 failure"
+        ),
+        "localize": Command("find the slow worker:  eroica-otel localize", _JUDGES),
+        "report": Command("read a verdict:        eroica-otel report", _JUDGES),
+        "demo": Command("see it work:           eroica-otel demo", "0 the right verdict, 2 wrong usage, 3 failure"),
     }
 )
-"""Subcommand to what a person wants of it, in the order of the help screen."""
+"""Subcommands by name, in the order of the help screen."""
 
 USAGE, FAILURE, INTERRUPTED, BROKEN_PIPE = 2, 3, 130, 141
-
-_EXIT_CODES = "exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +91,7 @@ def _dispatch(options: list[str], rest: list[str]) -> int:
     subparser = argparse.ArgumentParser(
         prog=f"eroica-otel {name}",
         description=command.HELP,
-        epilog=_EXIT_CODES,
+        epilog=f"exit codes: {COMMANDS[name].codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_debug(subparser)
@@ -86,12 +100,12 @@ def _dispatch(options: list[str], rest: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    wishes = "\n".join(f"  {text}" for text in COMMANDS.values())
+    wishes = "\n".join(f"  {command.wish}" for command in COMMANDS.values())
     parser = argparse.ArgumentParser(
         prog="eroica-otel",
         usage="eroica-otel [--version] [--debug] COMMAND ...",
         description=f"Names the worker, the function and the cause when a training job gets slow.\n\n{wishes}",
-        epilog=f"eroica-otel COMMAND --help tells more of each.\n{_EXIT_CODES}",
+        epilog=f"eroica-otel COMMAND --help tells more of each.\nexit codes: {_JUDGES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"eroica-otel {eroica_otel.__version__}")
