@@ -7,6 +7,7 @@ A failure in one stage is counted under its name, logged once per kind, and the 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -34,6 +35,8 @@ SHOWN_SECONDS = 3600.0
 """A job that has been silent for this long leaves /metrics."""
 _JUDGED_KEPT = 64
 _HISTORY_KEPT = 8
+_LEAST_REST_SECONDS = 0.05
+_LINE_SECONDS = 1.0
 _RECORDS_KEPT = 128
 # A judge or a renderer that trips over one window must not end the service for all jobs.
 _OWN_ERRORS = (EroicaError, ArithmeticError, LookupError, TypeError, ValueError)
@@ -103,7 +106,7 @@ class Localizer:
         self._progress, self._verdict = progress, verdict
         self._counts: Counter[str] = Counter()
         self._logged: set[tuple[str, str]] = set()
-        self._shown: dict[tuple[JobKey, int], str] = {}
+        self._shown: dict[tuple[JobKey, int], tuple[str, float]] = {}
         self._records: dict[JobKey, JobRecord] = {}
         self._news = threading.Event()
         self._store = Store()
@@ -132,6 +135,9 @@ class Localizer:
             self._store.restore(window, self._clock())
         self._guard("state", lambda: self._folder.prune(self._wall()))
         windows = sum(len(job.windows) for job in self._store.jobs())
+        for record in self._records.values():
+            for window_id in record.judged:
+                self._store.release((record.team, record.training_job), window_id)
         findings = len(self.open_findings())
         if windows or findings:
             self._progress(f"restored {windows} windows and {findings} open findings from {self._folder.path}")
@@ -139,9 +145,11 @@ class Localizer:
         self.receiver.start("eroica-otlp")
 
     def run(self, stop: threading.Event) -> None:
-        """Make rounds until ``stop`` is set."""
+        """Make rounds until ``stop`` is set; half of the time at most goes into rounds, however fast windows come."""
         while not stop.is_set():
+            began = self._clock()
             self.round()
+            stop.wait(max(_LEAST_REST_SECONDS, self._clock() - began))
             self._news.wait(self._options.round_seconds)
             self._news.clear()
 
@@ -198,9 +206,11 @@ class Localizer:
                  if window_id not in self._record(job.key).judged}  # fmt: skip
         if job.workers:
             lines = {(job.key, 0): jobview.states_line(job)} | lines
+        now = self._clock()
         for key, line in lines.items():
-            if self._shown.get(key) != line:
-                self._shown[key] = line
+            shown, when = self._shown.get(key, ("", -math.inf))
+            if line != shown and (now - when >= _LINE_SECONDS or _is_complete(job, key[1])):
+                self._shown[key] = (line, now)
                 self._progress(line)
 
     def _consider(self, job: Job, arrived: Arrived) -> None:
@@ -219,6 +229,7 @@ class Localizer:
         record = replace(record, judged=(*record.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
         self._shown.pop((job.key, arrived.window_id), None)
+        self._store.release(job.key, arrived.window_id)
         twice = jobview.doubles(job)
         windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
         if not windows:
@@ -300,6 +311,11 @@ class Localizer:
         if (stage, kind) not in self._logged:
             self._logged.add((stage, kind))
             logger.warning("%s failed: %s (said once; counted in eroica_localizer_failures_total)", stage, text)
+
+
+def _is_complete(job: Job, window_id: int) -> bool:
+    arrived = job.windows.get(window_id)
+    return arrived is not None and len(arrived.windows) >= jobview.expected_workers(job, arrived)
 
 
 def _write(path: str, render: Renderer, report: Report) -> None:

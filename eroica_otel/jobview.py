@@ -11,13 +11,15 @@ from eroica_otel.publish.series import JobStatus, OpenFinding
 from eroica_otel.query.store import Arrived, Job
 from eroica_otel.statefolder import JobRecord
 
+LIVE_SECONDS = 60.0
+"""A worker that delivered within this time of the job's latest delivery belongs to its present world."""
+
 
 def expected_workers(job: Job, arrived: Arrived | None = None) -> int:
     """Return how many workers the job should have: the world size that its workers report, at least those seen."""
-    if arrived is not None:
-        reported = [window.identity.world_size for window in arrived.windows.values()]
-        return max([*reported, len(arrived.windows)])
-    return max([*(worker.identity.world_size for worker in job.workers.values()), len(job.workers)])
+    live = [who.identity.world_size for who in job.workers.values() if job.last_seen - who.last_seen <= LIVE_SECONDS]
+    inside = [window.identity.world_size for window in arrived.windows.values()] if arrived is not None else []
+    return max([*live, *inside, len(live), len(inside)])
 
 
 def states_line(job: Job) -> str:

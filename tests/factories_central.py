@@ -7,9 +7,16 @@ import statistics
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
 
 from eroica_otel import names
 from eroica_otel.export.points import window_points
@@ -143,6 +150,26 @@ def send_windows(url: str, given: Sequence[WorkerWindow], state: str = "degraded
         body = gzip.compress(request(collect(item, state)).SerializeToString())
         status, answer = send(url, body, {"Content-Encoding": "gzip"})
         assert status == 200, answer
+
+
+def _rows(rows: list[Observation], options: CallbackOptions) -> list[Observation]:
+    return rows
+
+
+def export(points: Sequence[Point], url: str, **options: Any) -> bool:
+    """Deliver points once through a real SDK and its OTLP/HTTP exporter."""
+    exporter = OTLPMetricExporter(f"{url}/v1/metrics", compression=Compression.Gzip, **options)
+    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+    provider = MeterProvider([reader], Resource({"process.pid": 17}), shutdown_on_exit=False)
+    meter = provider.get_meter("test")
+    for name in {point.name for point in points}:
+        rows = [Observation(point.value, dict(point.labels)) for point in points if point.name == name]
+        known = names.BY_NAME[name]
+        create = meter.create_observable_counter if known.type == "counter" else meter.create_observable_gauge
+        create(known.instrument, [partial(_rows, rows)], known.unit, known.help)
+    done = provider.force_flush()
+    provider.shutdown()
+    return done
 
 
 def finding(**changes: Any) -> Finding:

@@ -26,13 +26,13 @@ from eroica_otel.webserver import Address, is_loopback, parse_address
 HELP = """\
 Find the slow worker: receive what the workers of a training job measured, compare them, print the verdict.
 
-Start it once, next to nothing else; then start the training with its deliveries pointed here:
+Start it on any machine that the workers reach, then point the deliveries of the training here:
 
   eroica-otel localize
   OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 eroica-otel run -- python train.py
 
 Each window that the workers profile is judged once, as soon as all of them have delivered (the missing are named).
-The verdict is printed, its series are on /metrics, and it is forgotten neither by a crash nor by a restart."""
+The verdict is printed, its series are on /metrics, and a crash or a restart forgets neither windows nor findings."""
 
 RENDERERS: Mapping[str, Renderer] = {"json": json.render, "html": html.render}
 
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     localizer = Localizer(_options(arguments), judge, progress=_say, verdict=session.take)
     session.wake = localizer.wake
     try:
-        localizer.start()
-        _announce(localizer)
         with _ended_by_signals(session.end), _ended_after(arguments.timeout, session.end):
+            localizer.start()
+            _announce(localizer)
             localizer.run(session.stop)
         if arguments.once:
             return session.outcome(localizer)

@@ -23,6 +23,8 @@ from eroica_otel.model import WorkerWindow
 MAGIC = b"eroica journal 1\n"
 COMPACT_BYTES = 32 * 2**20
 """Below this size the journal is never rewritten."""
+WINDOWS_KEPT = 4
+"""Windows of each job that survive a compaction: the one that is coming in, and a few to look back at."""
 JOBS_KEPT = 64
 """Jobs that survive a compaction, those that wrote last."""
 _HEADER = struct.Struct("<II")
@@ -40,7 +42,7 @@ class Journal:
         failures: Windows that could not be written and records that could not be read.
     """
 
-    def __init__(self, path: str, *, keep: int = 16, compact_bytes: int = COMPACT_BYTES) -> None:
+    def __init__(self, path: str, *, keep: int = WINDOWS_KEPT, compact_bytes: int = COMPACT_BYTES) -> None:
         """Open or create ``path`` (0600) and cut off what a killed writer left half-written.
 
         Args:

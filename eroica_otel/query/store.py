@@ -49,7 +49,15 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything known about one job; ``spacing`` is the median time between two deliveries of a worker."""
+    """Everything known about one job; released windows are not in it.
+
+    Attributes:
+        key: Team and name.
+        workers: By rank; those of an earlier, larger world may still be there.
+        windows: By window id.
+        spacing: Median time between two deliveries of a worker, 0 when unknown.
+        last_seen: Latest delivery.
+    """
 
     key: JobKey
     workers: Mapping[int, Worker]
@@ -79,7 +87,9 @@ class _Worker:
 class _Window:
     first: float
     latest: float
+    ranks: set[int] = field(default_factory=set)
     windows: dict[int, WorkerWindow] = field(default_factory=dict)
+    released: bool = False
 
 
 @dataclass(slots=True)
@@ -119,6 +129,14 @@ class Store:
         with self._lock:
             self._keep(self._job(window.identity, now), window, now)
 
+    def release(self, key: JobKey, window_id: int) -> None:
+        """Drop the contents of a window that was judged; its id stays known, so that it is not taken in again."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is not None and window_id in job.windows:
+                job.windows[window_id].released = True
+                job.windows[window_id].windows = {}
+
     def jobs(self) -> tuple[Job, ...]:
         """Return a snapshot of every job."""
         with self._lock:
@@ -138,9 +156,11 @@ class Store:
             # The patterns are stale already and the id is all that is left: nothing to judge.
             return False
         kept = job.windows.setdefault(window.window_id, _Window(now, now))
-        if window.identity.rank in kept.windows:
+        if window.identity.rank in kept.ranks:
             return False
-        kept.windows[window.identity.rank] = window
+        kept.ranks.add(window.identity.rank)
+        if not kept.released:
+            kept.windows[window.identity.rank] = window
         kept.latest = now
         while len(job.windows) > self._windows:
             job.windows.popitem(last=False)
@@ -162,7 +182,7 @@ def _known(job: _Job, rank: int, points: Iterable[Point]) -> bool:
     for point in points:
         if point.name == names.WINDOW_ID.name:
             kept = job.windows.get(int(point.value)) if 0 <= point.value < 2**53 else None
-            return kept is not None and rank in kept.windows
+            return kept is not None and rank in kept.ranks
     return True
 
 
@@ -208,6 +228,7 @@ def _snapshot(key: JobKey, job: _Job) -> Job:
     windows = {
         window_id: Arrived(window_id, dict(window.windows), window.first, window.latest)
         for window_id, window in sorted(job.windows.items())
+        if not window.released
     }
     spacings = [statistics.median(worker.intervals) for worker in job.workers.values() if worker.intervals]
     return Job(key, workers, windows, statistics.median(spacings) if spacings else 0.0, job.last_seen)

@@ -6,30 +6,21 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
 
-from eroica_otel import names
 from eroica_otel.errors import ConfigError, DeliveryError, QueryError
 from eroica_otel.model import Point
 from eroica_otel.query import receiver as module
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import OUTCOMES, Receiver
 from eroica_otel.webserver import Address, Handler
-from factories_central import LOOPBACK, collect, identity, request, send, status_points, window
+from factories_central import LOOPBACK, collect, export, identity, request, send, status_points, window
 
 
 class Inbox(list[Delivery]):
@@ -59,26 +50,6 @@ def outcomes(server: Receiver) -> dict[str, int]:
 
 
 BODY = request(status_points(identity())).SerializeToString()
-
-
-def _rows(rows: list[Observation], options: CallbackOptions) -> list[Observation]:
-    return rows
-
-
-def export(points: Sequence[Point], url: str, **options: Any) -> bool:
-    """Deliver points once through a real SDK and its OTLP/HTTP exporter."""
-    exporter = OTLPMetricExporter(f"{url}/v1/metrics", compression=Compression.Gzip, **options)
-    reader = PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
-    provider = MeterProvider([reader], Resource({"process.pid": 17}), shutdown_on_exit=False)
-    meter = provider.get_meter("test")
-    for name in {point.name for point in points}:
-        rows = [Observation(point.value, dict(point.labels)) for point in points if point.name == name]
-        known = names.BY_NAME[name]
-        create = meter.create_observable_counter if known.type == "counter" else meter.create_observable_gauge
-        create(known.instrument, [partial(_rows, rows)], known.unit, known.help)
-    done = provider.force_flush()
-    provider.shutdown()
-    return done
 
 
 def test_a_real_exporter_delivers_every_point(receiver: Receiver, inbox: Inbox) -> None:

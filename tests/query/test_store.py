@@ -98,6 +98,17 @@ def test_a_duplicate_is_forgotten_when_one_of_the_two_has_gone() -> None:
     assert alternate(store, A, A, start=100.0) == ()
 
 
+def test_a_released_window_is_known_but_not_held() -> None:
+    store = Store()
+    store.add(delivery(collect(window())), 1.0)
+    store.release(KEY, WINDOW)
+    assert store.jobs()[0].windows == {}
+    assert store.add(delivery(collect(window())), 2.0) is None
+    assert store.add(delivery(collect(window(1))), 3.0) == window(1)
+    assert store.jobs()[0].windows == {}
+    store.release(("none", "none"), WINDOW)
+
+
 def test_a_restored_window_is_not_new_and_its_worker_not_alive() -> None:
     store = Store()
     given = window(patterns=(pattern(),))
