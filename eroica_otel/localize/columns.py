@@ -57,6 +57,7 @@ class Columns:
         beta, mu, sigma: The pattern, mu and sigma NaN where missing, [N].
         noise: Seconds per iteration, NaN unknown, [N].
         cpu_use: Use of the CPU, NaN where the resource was another, [N].
+        cut: Seconds per iteration of each kind that no pattern shows, 0 unless all workers report the sum of the kind.
         groups: Function indices by the keys of seconds.Key; ("kind", kind) holds own work only, communication apart.
     """
 
@@ -73,6 +74,7 @@ class Columns:
     sigma: Floats
     noise: Floats
     cpu_use: Floats
+    cut: Mapping[str, Floats]
     groups: Mapping[tuple[str, ...], tuple[int, ...]]
 
     @property
@@ -196,20 +198,30 @@ def _assemble(
     table = table[np.argsort(table[:, 0], kind="stable")]
     which = table[:, 0].astype(np.int64)
     beta, mu, sigma, noise, use = (table[:, i].astype(np.float32) for i in range(2, 7))
+    worker = table[:, 1].astype(np.int64)
+    kind = np.array([KINDS.index(function.kind) for function in functions], np.int64)[which]
+    iteration = _column(w.seconds / w.iterations for w in windows)
     throttle = _column(_share(w.throttled_ratio) for w in windows)
     run_delay = _column(_share(w.run_delay_ratio) for w in windows)
     return Columns(
         windows=windows,
-        iteration=_column(w.seconds / w.iterations for w in windows),
+        iteration=iteration,
         delay=np.fmax(throttle, run_delay),
         throttle=throttle,
         cpu=_column(_positive(w.cpu_seconds) / w.iterations for w in windows),
         functions=functions,
         starts=np.searchsorted(which, np.arange(len(functions) + 1)).astype(np.int64),
-        worker=table[:, 1].astype(np.int64),
+        worker=worker,
         beta=beta, mu=mu, sigma=sigma, noise=noise, cpu_use=use,
+        cut={name: _cut(windows, name, worker[kind == at], beta[kind == at]) * iteration for at, name in enumerate(KINDS)},
         groups=_groups(functions),
     )  # fmt: skip
+
+
+def _cut(windows: tuple[WorkerWindow, ...], kind: str, worker: Ints, beta: Floats) -> Floats:
+    sums = _column(w.kinds.get(kind, math.nan) for w in windows)
+    shown = np.bincount(worker, beta, minlength=len(windows))
+    return np.asarray(np.fmax(sums - shown, 0) if np.isfinite(sums).all() else 0 * shown, np.float32)
 
 
 def _column(values: Iterator[float]) -> Floats:

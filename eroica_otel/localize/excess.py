@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eroica_otel.localize.columns import Bools, Floats
-from eroica_otel.localize.compare import by_group, peers_median, spread
+from eroica_otel.localize.compare import by_group, median, peers_median, spread
 from eroica_otel.localize.scene import Scene, to_workers
 from eroica_otel.localize.seconds import OWN, Key, Seconds, measure
 
@@ -101,15 +101,15 @@ def _units(scene: Scene) -> Iterator[Key]:
 def judge_unit(scene: Scene, key: Key) -> Judgement:
     """Return one unit compared with the peers and with the reference."""
     now = measure(scene.columns, key)
-    peers = by_group(now.total, scene.groups, peers_median)
+    peers = by_group(now.most, scene.groups, peers_median)
     on_peers = by_group(now.on, scene.groups, peers_median)
     on_excess = now.on - on_peers
     raw = now.total - peers
     excess = without_delay(raw, on_excess, scene.delay_excess) if key[1:2] == ("python",) else raw
     before = None if scene.reference is None else measure(scene.reference, key)
     drift, on_drift, noise, reference = _drift(scene, key, now, before)
-    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before))
-    lacking = _lacking(scene, now, peers)
+    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before, drift))
+    lacking = _lacking(scene, now, by_group(now.total, scene.groups, peers_median))
     large = scene.policy.material_ratio * scene.iteration
     return Judgement(
         key, now, peers, excess, on_excess, on_peers, material, lacking,
@@ -135,9 +135,20 @@ def _compare(values: Floats, bound: Floats) -> Bools:
         return np.asarray(values >= bound, bool)
 
 
-def _noise(scene: Scene, now: Seconds, before: Seconds | None) -> Floats:
-    """Noise per worker from the reference, else from the window itself where it is one."""
-    return now.noise if before is None else to_workers(before.noise, scene.position, scene.groups)
+def _noise(scene: Scene, now: Seconds, before: Seconds | None, drift: Floats) -> Floats:
+    """Noise per worker from the reference, else from the window itself where it is one.
+
+    Where the median peer changed too, the unit is not what it was: its noise in the reference says nothing about it
+        now.
+    """
+    if before is None:
+        return now.noise
+    noise = to_workers(before.noise, scene.position, scene.groups)
+    small = scene.policy.drift_small_ratio * scene.policy.material_ratio * scene.iteration
+    for group in scene.groups:
+        if not abs(median(drift[group])) < small:
+            noise[group] = np.nan
+    return noise
 
 
 def _material(scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats) -> Bools:
@@ -155,8 +166,8 @@ def _material(scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw
 
 def _lacking(scene: Scene, now: Seconds, peers: Floats) -> Bools:
     with np.errstate(invalid="ignore"):
-        less = peers - now.total >= scene.policy.material_ratio * scene.iteration
-        return np.asarray(less & (peers > scene.policy.peers_factor * now.total), bool)
+        less = peers - now.most >= scene.policy.material_ratio * scene.iteration
+        return np.asarray(less & (peers > scene.policy.peers_factor * now.most), bool)
 
 
 def _split(scene: Scene, material: Bools, lacking: Bools) -> Bools:
@@ -176,7 +187,7 @@ def _drift(scene: Scene, key: Key, now: Seconds, before: Seconds | None) -> tupl
         return nothing, nothing, nothing, nothing
     reference = to_workers(before.total, scene.position, scene.groups)
     on_drift = now.on - to_workers(before.on, scene.position, scene.groups)
-    drift = now.total - reference
+    drift = now.total - to_workers(before.most, scene.position, scene.groups)
     if key[1:2] == ("python",) or np.isfinite(now.on).all():  # what a GPU does never waits for a core
         drift = without_delay(drift, on_drift, scene.delay_growth)
     noise = to_workers(before.noise, scene.position, scene.groups)

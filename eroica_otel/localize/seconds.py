@@ -29,8 +29,8 @@ class Seconds:
     """One unit over all workers, seconds per iteration, [W].
 
     Attributes:
-        total: Wall time; for an absent function the most it can be (the worker's floor) where functions were cut,
-            else 0.
+        total: Wall time that is known to be the unit's.
+        most: Wall time that it can be, with what the worker's budget cut off; peers and the reference count as this.
         on: CPU time, NaN unknown.
         present: Whether the worker reported any of it.
         noise: Standard deviation over sub-windows, NaN unknown.
@@ -38,6 +38,7 @@ class Seconds:
     """
 
     total: Floats
+    most: Floats
     on: Floats
     present: Bools
     noise: Floats
@@ -59,8 +60,12 @@ def measure(columns: Columns, key: Key) -> Seconds:
     on = _sum(worker[known], seconds[known] * use[known], size)
     variance = _sum(worker[quiet], noise[quiet] ** 2, size)
     present = np.bincount(worker, minlength=size) > 0
+    cut = _cut_off(columns, key)
+    whole = total + cut if key[0] in ("kind", "own") else total
+    most = np.where(present, total, cut) if key[0] == "function" else total + cut
     return Seconds(
-        total=_whole(columns, key, total, present).astype(np.float32),
+        total=whole.astype(np.float32),
+        most=most.astype(np.float32),
         on=np.where(unmeasured > _UNMEASURED * total, np.nan, on).astype(np.float32),
         present=np.asarray(present, bool),
         noise=np.where(_sum(worker[quiet], np.ones(int(quiet.sum())), size) > 0, np.sqrt(variance), np.nan).astype(
@@ -83,28 +88,12 @@ def _sum(worker: Ints, weights: np.ndarray[tuple[int, ...], np.dtype[np.float64]
     return np.bincount(worker, weights, minlength=size).astype(np.float64)
 
 
-def _whole(
-    columns: Columns, key: Key, total: np.ndarray[tuple[int, ...], np.dtype[np.float64]], present: Bools
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Add what the workers' budget cut off: the sum of a kind was taken before the cut, a function is at most the
-    floor.
+def _cut_off(columns: Columns, key: Key) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """What the workers' budget cut off: all of it is the kind's, any of it may be a family's, a function is
+    at most the floor.
     """
     if key[0] == "function":
         floors = np.array([w.floor if w.dropped > 0 else 0.0 for w in columns.windows]) * columns.iteration
-        return np.where(present, total, np.nan_to_num(floors))
-    kinds = _OWN_KINDS if key == OWN else key[1:2] if key[0] == "kind" else ()
-    for kind in kinds:
-        total = total + _cut(columns, kind)
-    return total
-
-
-def _cut(columns: Columns, kind: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Seconds per iteration of a kind that no pattern shows, 0 unless every worker reports the sum of the kind."""
-    size = len(columns.windows)
-    sums = np.array([w.kinds.get(kind, np.nan) if w.kinds else np.nan for w in columns.windows], np.float64)
-    if not np.isfinite(sums).all():
-        return np.zeros(size)
-    of_kind = [at for at, function in enumerate(columns.functions) if function.kind == kind]
-    entries = columns.entries(of_kind)
-    shown = _sum(columns.worker[entries], columns.beta[entries].astype(np.float64), size)
-    return np.asarray(np.clip(sums - shown, 0, None) * columns.iteration, np.float64)
+        return np.asarray(np.nan_to_num(floors), np.float64)
+    kinds = _OWN_KINDS if key == OWN else key[1:2]
+    return np.asarray(sum((columns.cut[kind] for kind in kinds), np.zeros(len(columns.windows))), np.float64)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from factories_localize import Rank, rank, window_of
 
 from eroica_otel.localize.network import network_of
 from eroica_otel.localize.policy import Policy
+from factories_localize import Rank, rank, window_of
 
 FULL = {"nic_tx": 0.95, "nic_rx": 0.95}
 
