@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -111,18 +112,15 @@ class Localizer:
         self._news = threading.Event()
         self._store = Store()
         self._started = clock()
-        self.receiver = Receiver(options.listen, self._accept)
-        try:
+        with ExitStack() as undo:
+            self.receiver = Receiver(options.listen, self._accept)
+            undo.callback(self.receiver.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers)
-            try:
-                self._folder = StateFolder(options.state)
-                self._journal = Journal(self._folder.journal)
-            except EroicaError:
-                self.metrics.stop()
-                raise
-        except EroicaError:
-            self.receiver.stop()
-            raise
+            undo.callback(self.metrics.stop)
+            self._folder = StateFolder(options.state)
+            undo.callback(self._folder.close)
+            self._journal = Journal(self._folder.journal)
+            undo.pop_all()
 
     def start(self) -> None:
         """Restore windows, findings and references, publish them, and only then accept deliveries and be ready."""
@@ -295,8 +293,8 @@ class Localizer:
         self.metrics.publish(Publication(tuple(points), reports))
 
     def _save(self) -> None:
-        newest = list(self._records.values())[-_RECORDS_KEPT:]
-        self._guard("state", lambda: self._folder.write(newest))
+        newest = sorted(self._records.values(), key=lambda record: record.success_timestamp_seconds or 0.0)
+        self._guard("state", lambda: self._folder.write(newest[-_RECORDS_KEPT:]))
 
     def _guard(self, stage: str, act: Callable[[], None]) -> None:
         try:

@@ -146,6 +146,7 @@ class BoundedServer(HTTPServer):
         self.address = address
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._tls = _context(address)
+        self._threads = threads
         self._slots = threading.BoundedSemaphore(threads)
         self._wait = wait_seconds
         self._thread: threading.Thread | None = None
@@ -168,10 +169,13 @@ class BoundedServer(HTTPServer):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop serving and free the port; a request that is being answered may end."""
+        """Stop serving and free the port; requests that are being answered get a second to end."""
         if self._thread is not None:
             self.shutdown()
         self.server_close()
+        end = time.monotonic() + 1
+        for _ in range(self._threads):
+            self._slots.acquire(timeout=max(0.0, end - time.monotonic()))
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Hand a connection to a thread, or refuse it when all threads stay busy."""
