@@ -204,7 +204,8 @@ def noisy(seed: int, count: int, level: float = 1.0, **changes: Any) -> list[Wor
     """
     random = np.random.default_rng(seed)
     ranks = [_noisy_rank(random, level) for _ in range(count)]
-    return window_of(ranks, **{"transfer_ms": float(random.uniform(15, 40)), "reason": "manual"} | changes)
+    values: dict[str, Any] = {"transfer_ms": float(random.uniform(15, 40)), "reason": "manual"}
+    return window_of(ranks, **values | changes)
 
 
 def _noisy_rank(random: np.random.Generator, level: float) -> Rank:

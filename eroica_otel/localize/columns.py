@@ -213,7 +213,9 @@ def _assemble(
         starts=np.searchsorted(which, np.arange(len(functions) + 1)).astype(np.int64),
         worker=worker,
         beta=beta, mu=mu, sigma=sigma, noise=noise, cpu_use=use,
-        cut={name: _cut(windows, name, worker[kind == at], beta[kind == at]) * iteration for at, name in enumerate(KINDS)},
+        cut={
+            name: _cut(windows, name, worker[kind == at], beta[kind == at]) * iteration for at, name in enumerate(KINDS)
+        },
         groups=_groups(functions),
     )  # fmt: skip
 

@@ -9,8 +9,9 @@ Excess: seconds per iteration above the median of the peers. Material: at least 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,13 @@ from eroica_otel.localize.seconds import OWN, Key, Seconds, measure
 
 _SCREEN = 0.8
 """A function whose largest share is below this part of what is material cannot be material."""
+
+
+class Whole(NamedTuple):
+    """What a function is part of, seconds per iteration above the peers and above the reference, [W] each."""
+
+    excess: Floats
+    drift: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +87,32 @@ class Judgement:
 
 def judge_units(scene: Scene) -> list[Judgement]:
     """Return the judgements of all units of own work that say something, most specific first."""
-    judged = (judge_unit(scene, key) for key in _units(scene))
+    wholes: dict[Key, Whole] = {}
+    judged = (judge_unit(scene, key, _wholes(scene, key, wholes)) for key in _units(scene))
     return [judgement for judgement in judged if judgement.interesting]
+
+
+def _wholes(scene: Scene, key: Key, known: dict[Key, Whole]) -> list[Whole]:
+    """What a function is part of: its name (other stacks reach it too) and its family (another kernel may
+    do the same).
+    """
+    if key[0] not in ("function", "name"):
+        return []
+    name = scene.columns.functions[scene.columns.groups[key][0]].name
+    keys: list[Key] = [("family", *key[1:3])]
+    if key[0] == "function":
+        keys.append(("name", *key[1:3], name))
+    for whole in keys:
+        if whole not in known:
+            known[whole] = _whole(scene, whole)
+    return [known[whole] for whole in keys]
+
+
+def _whole(scene: Scene, key: Key) -> Whole:
+    total = measure(scene.columns, key).total
+    before = None if scene.reference is None else measure(scene.reference, key).total
+    drift = np.full_like(total, np.nan) if before is None else total - to_workers(before, scene.position, scene.groups)
+    return Whole(total - by_group(total, scene.groups, peers_median), drift)
 
 
 def _units(scene: Scene) -> Iterator[Key]:
@@ -98,8 +130,12 @@ def _units(scene: Scene) -> Iterator[Key]:
     yield OWN
 
 
-def judge_unit(scene: Scene, key: Key) -> Judgement:
-    """Return one unit compared with the peers and with the reference."""
+def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgement:
+    """Return one unit compared with the peers and with the reference.
+
+    A difference counts only where ``wholes`` show at least half of it: a worker that reaches a function by another
+    stack, or runs another kernel of the same family, does no more work than its peers.
+    """
     now = measure(scene.columns, key)
     peers = by_group(now.most, scene.groups, peers_median)
     on_peers = by_group(now.on, scene.groups, peers_median)
@@ -109,13 +145,19 @@ def judge_unit(scene: Scene, key: Key) -> Judgement:
     before = None if scene.reference is None else measure(scene.reference, key)
     drift, on_drift, noise, reference = _drift(scene, key, now, before)
     material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before, drift))
-    lacking = _lacking(scene, now, by_group(now.total, scene.groups, peers_median))
+    lower = by_group(now.total, scene.groups, peers_median)
+    lacking = _lacking(scene, now, lower)
+    drifted = _compare(drift, np.fmax(scene.policy.material_ratio * scene.iteration, scene.policy.noise_levels * noise))
+    for whole in wholes:
+        material &= _compare(whole.excess, scene.policy.explains_ratio * excess)
+        lacking &= _compare(-whole.excess, scene.policy.explains_ratio * (lower - now.most))
+        drifted &= _compare(whole.drift, scene.policy.explains_ratio * drift)
     large = scene.policy.material_ratio * scene.iteration
     return Judgement(
         key, now, peers, excess, on_excess, on_peers, material, lacking,
         split=_split(scene, material, lacking),
         drift=drift,
-        drifted=_compare(drift, np.fmax(large, scene.policy.noise_levels * noise)),
+        drifted=drifted,
         steady=np.asarray(np.abs(drift) < scene.policy.drift_small_ratio * large, bool),
         reference=reference,
         on_drift=on_drift,

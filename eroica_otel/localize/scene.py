@@ -125,6 +125,10 @@ def _waiting(columns: Columns) -> Seconds:
     noise = np.sqrt(np.nan_to_num(communication.noise) ** 2 + np.nan_to_num(wait.noise) ** 2).astype(np.float32)
     noise[~np.isfinite(communication.noise) & ~np.isfinite(wait.noise)] = np.nan
     return Seconds(
-        communication.total + wait.total, communication.most + wait.total, communication.on + wait.on, communication.present | wait.present, noise,
+        communication.total + wait.total,
+        communication.most + wait.most,
+        communication.on + wait.on,
+        communication.present | wait.present,
+        noise,
         communication.rough + wait.rough,
-    )  # fmt: skip
+    )

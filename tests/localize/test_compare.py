@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -92,6 +92,7 @@ def test_peers_median_leaves_oneself_out(values: Floats, expected: list[float]) 
     assert peers_median(values) == pytest.approx(expected, nan_ok=True)
 
 
+@settings(deadline=None)
 @given(arrays(np.float32, st.integers(2, 30), elements=st.floats(0, 10, width=32)), st.integers(0, 2**32 - 1))
 def test_peers_median_is_the_median_without_oneself_in_any_order(values: Floats, seed: int) -> None:
     loop = [float(np.median(np.delete(values, at))) for at in range(values.size)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eroica_otel.localize.verdict import judge
@@ -21,6 +21,7 @@ def renamed(windows: list[WorkerWindow], names: list[int]) -> list[WorkerWindow]
     return [replace(w, identity=replace(w.identity, rank=names[w.identity.rank])) for w in windows]
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.permutations(range(6)))
 def test_the_order_in_which_workers_report_changes_nothing(order: list[int]) -> None:
     windows, reference = faulty(), reference_of(6)
@@ -28,6 +29,7 @@ def test_the_order_in_which_workers_report_changes_nothing(order: list[int]) -> 
     assert repr(shuffled) == repr(judge(windows, reference, expected=6))
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.permutations(range(6)))
 def test_other_numbers_of_ranks_give_the_same_verdict_on_the_same_workers(names: list[int]) -> None:
     before = judge(faulty(), reference_of(6), expected=6)
@@ -57,6 +59,7 @@ def test_a_longer_window_of_the_same_iterations_gives_the_same_verdict() -> None
     assert who(short) == who(long)
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 50))
 def test_the_same_input_gives_the_same_report(seed: int) -> None:
     assert repr(judge(noisy(seed, 4), expected=4)) == repr(judge(noisy(seed, 4), expected=4))

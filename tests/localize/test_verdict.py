@@ -133,6 +133,29 @@ def test_one_function_reached_by_many_stacks_is_one_finding() -> None:
     assert finding.impact_seconds == pytest.approx(0.060, abs=1e-4)
 
 
+def test_ranks_that_reach_one_function_by_other_stacks_do_not_differ() -> None:
+    def odd(at: int) -> Work:
+        return busy(stack=("train:even:1" if at % 2 else "train:odd:5", "train:augment:41"))
+
+    assert not verdict([rank(odd(at)) for at in range(8)]).findings
+    own_stacks = verdict([rank(busy(stack=(f"train:rank{at}:1", "train:augment:41"))) for at in range(8)])
+    assert not own_stacks.findings
+    assert not own_stacks.no_consensus
+
+
+def test_ranks_that_run_another_kernel_of_the_family_do_not_differ() -> None:
+    def kernel(at: int) -> Work:
+        return Work("gemm_128" if at % 4 else "gemm_256", 60.0, None, "compute", "gemm")
+
+    assert not verdict([rank(base=(kernel(at),)) for at in range(8)]).findings
+
+
+def test_a_function_that_was_renamed_since_the_reference_did_not_change() -> None:
+    old = [rank(busy(name="augment (train.py:41)")) for _ in range(4)]
+    new = [rank(busy(name="augment (train.py:47)")) for _ in range(4)]
+    assert not grave(judge(window_of(new), window_of(old, window_id=1, reason="reference"), expected=4))
+
+
 def test_a_fault_spread_over_many_functions_is_one_finding_of_the_kind() -> None:
     parts = [Work(f"part{at} (train.py:{at})", 4.0, 4.0) for at in range(12)]
     finding = only(verdict(one_bad(4, 0, *parts)))
@@ -425,6 +448,7 @@ def test_detail_of_a_finding() -> None:
     assert first.function == busy().name
     assert first.seconds[2] == pytest.approx(0.060, abs=1e-5)
     assert [value != value for value in first.seconds] == [True, True, False, True]  # NaN where the rank has none
-    assert (first.median, first.tolerance) == (0, pytest.approx(0.02 * FAULTY / 1000))
+    assert first.median == 0
+    assert first.tolerance == pytest.approx(0.02 * FAULTY / 1000)
     assert sum(column[2] for column in detail.kinds.values()) == pytest.approx(FAULTY / 1000)
     assert detail.largest_difference[:2] == (busy().name, 2)
