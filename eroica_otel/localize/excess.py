@@ -180,8 +180,7 @@ def _compare(values: Floats, bound: Floats) -> Bools:
 def _noise(scene: Scene, now: Seconds, before: Seconds | None, drift: Floats) -> Floats:
     """Noise per worker from the reference, else from the window itself where it is one.
 
-    Where the median peer changed too, the unit is not what it was: its noise in the reference says nothing about it
-        now.
+    Where the median peer changed too, the unit is not what it was: its noise in the reference says nothing about it.
     """
     if before is None:
         return now.noise

@@ -201,12 +201,8 @@ def contention_finding(scene: Scene) -> Finding | None:
     )  # fmt: skip
 
 
-def expectation_finding(scene: Scene) -> Finding | None:
-    """Return the info that a function is far outside its expected range on all ranks and was so before (D alone:
-    chronic).
-    """
-    if scene.reference is None:
-        return None
+def _furthest_outside(scene: Scene) -> tuple[float, int] | None:
+    """Distance and index of the function that is furthest outside its expected range, None where none is far."""
     found: list[tuple[float, int]] = []
     large = scene.columns.largest_beta() >= scene.policy.material_ratio
     for at in np.flatnonzero(large).tolist():
@@ -216,9 +212,19 @@ def expectation_finding(scene: Scene) -> Finding | None:
         apart = distances(scene, at, None, ()).expectation or 0.0
         if apart >= scene.policy.material_ratio:
             found.append((apart, at))
-    if not found:
+    return max(found, default=None)
+
+
+def expectation_finding(scene: Scene) -> Finding | None:
+    """Return the info that a function is far outside its expected range on all ranks and was so before (D alone:
+    chronic).
+    """
+    if scene.reference is None:
         return None
-    apart, at = max(found)
+    furthest = _furthest_outside(scene)
+    if furthest is None:
+        return None
+    apart, at = furthest
     function = scene.columns.functions[at]
     judgement = judge_unit(scene, ("function", function.kind, function.family, function.id))
     if judgement.drifted.any():
