@@ -1,5 +1,7 @@
 """The package's own errors: raised early, with the value that was wrong and what to do about it."""
 
+from __future__ import annotations
+
 
 class EroicaError(Exception):
     """Base of every error that eroica_otel raises on purpose; commands print it as one line."""

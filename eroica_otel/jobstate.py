@@ -143,7 +143,7 @@ def _is_refuted(item: OpenFinding, report: Report, found: tuple[OpenFinding, ...
     finding = item.finding
     if finding.function_id in report.no_consensus:
         return False
-    if finding.ranks and not present.intersection(finding.ranks):
+    if finding.ranks and present.isdisjoint(finding.ranks):
         return False
     if not finding.ranks and report.workers_seen < report.workers_expected:
         return False

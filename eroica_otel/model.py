@@ -65,7 +65,6 @@ class Window:
 
     Attributes:
         id: Unix seconds of the decision.
-        reason: One of REASONS.
         start: Number of the first iteration inside.
         stop: Number of the first iteration after (exclusive).
     """
@@ -82,7 +81,6 @@ class Collective:
 
     Attributes:
         group: Name of the process group, "" when it cannot be known.
-        calls: Number of calls.
         bytes: Bytes of this worker's input over all calls, None when the trace does not tell.
         fastest_seconds: 5th percentile of the duration of a call.
     """
@@ -131,10 +129,7 @@ class WorkerWindow:
     """Everything one worker reports about one window; the unit that travels to the localizer.
 
     Attributes:
-        identity: The worker.
         window_id: Unix seconds of the decision.
-        reason: One of REASONS.
-        seconds: Length of the window.
         iterations: Whole iterations inside; 0 for a blocked window.
         events: Trace events captured.
         blocked_seconds: How long training stood still for stop and save.
@@ -290,11 +285,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDetail:
-    """One function over all ranks, for pictures: seconds per iteration in the order of ``Detail.ranks``.
-
-    NaN where a rank's patterns do not hold the function. ``median``, ``tolerance`` and ``reference`` are seconds per
-    iteration too (reference is NaN without one).
-    """
+    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported."""
 
     function_id: str
     function: str

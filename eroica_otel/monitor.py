@@ -248,10 +248,9 @@ def _progress(distributed: Any) -> tuple[dict[str, int], tuple[tuple[str, int, s
         return {}, ()
     world = getattr(distributed.distributed_c10d, "_world", None)
     sequences: dict[str, int] = {}
-    groups = []
+    groups: list[tuple[str, int, str]] = []
     for group in list(getattr(world, "pg_map", {})):
-        name = getattr(group, "group_desc", "") or getattr(group, "group_name", "") or "default_pg"
-        name = "default_pg" if name == "undefined" else name
+        name = str(getattr(group, "group_name", "") or len(groups))
         ranks = sorted(getattr(world, "pg_group_ranks", {}).get(group, {}))
         digest = hashlib.blake2s(",".join(map(str, ranks)).encode(), digest_size=4).hexdigest()
         groups.append((name, len(ranks), digest))
@@ -274,10 +273,12 @@ class MonitorThread:
     def start(self) -> None:
         self._runner.start()
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Ask the thread to end, give it two seconds; return whether it has."""
         self._stopping.set()
         if self._runner.is_alive() and self._runner is not threading.current_thread():
             self._runner.join(timeout=2.0)
+        return not self._runner.is_alive()
 
     def _run(self) -> None:
         while not self._stopping.wait(1.0):

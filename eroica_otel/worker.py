@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import Counter
@@ -54,8 +55,7 @@ def start(
     when the process goes on and nothing may stay behind.
     """
     environment = os.environ
-    distributed = sys.modules.get("torch.distributed")
-    identity = resolve(config, environment, sys.argv, distributed)
+    identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
     windows = Windows(recorder, config, folder, environment, say)
     edge = windows.on_edge
@@ -72,17 +72,20 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
+    return functools.partial(_stop, windows, thread, poller, monitor, helper)
 
-    def stop(wait: bool) -> None:
-        windows.close()
-        thread.stop()
-        poller.stop()
-        monitor.finished = True
+
+def _stop(
+    windows: Windows, thread: MonitorThread, poller: Poller, monitor: Monitor, helper: HelperProcess, wait: bool
+) -> None:
+    windows.close()
+    ended = thread.stop()
+    poller.stop()
+    monitor.finished = True
+    if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
         monitor.tick()
-        if wait:
-            helper.stop()
-
-    return stop
+    if wait:
+        helper.stop()
 
 
 def _store(identity: Identity) -> Store:

@@ -34,11 +34,13 @@ class Recorder:
         rows: Events not yet taken.
         steps: Updates by the first-seen optimizer, the one count that is equal on all ranks.
         edge: From this value of ``steps`` on ``on_edge`` is called after each update, on the training thread.
+        first: Key of the first-seen optimizer, 0 before.
         optimizer: The first-seen optimizer (weak), for the signature of the loop.
-        thread: Native identifier (threading.get_ident) of the thread that produced the first event.
+        started: Whether there was an event.
+        thread: threading.get_ident() of the thread that produced the first event.
     """
 
-    __slots__ = ("_first", "_started", "edge", "on_edge", "on_first", "optimizer", "rows", "steps", "thread")
+    __slots__ = ("edge", "first", "on_edge", "on_first", "optimizer", "rows", "started", "steps", "thread")
 
     def __init__(self, on_first: Callable[[], None], on_edge: Callable[[], None]) -> None:
         self.rows: deque[Row] = deque(maxlen=CAPACITY)
@@ -47,33 +49,34 @@ class Recorder:
         self.on_edge = on_edge
         self.on_first = on_first
         self.optimizer: weakref.ref[Any] | None = None
+        self.first = 0
         self.thread = 0
-        self._first = 0
-        self._started = False
+        self.started = False
 
-    def _start(self) -> None:
-        self._started = True
+    def start(self) -> None:
+        """Take note of the first event and of the thread that it came from."""
+        self.started = True
         self.thread = threading.get_ident()
         self.on_first()
 
     def input(self, key: int, begin: int, end: int) -> None:
         """Record one input that took from ``begin`` to ``end``."""
-        if not self._started:
-            self._start()
+        if not self.started:
+            self.start()
         self.rows.append((key, begin, end))
 
     def update(self, optimizer: Any) -> None:
         """Record one update by ``optimizer``."""
-        if not self._started:
-            self._start()
         key = id(optimizer)
         self.rows.append((key, NO_BEGIN, perf_counter_ns()))
-        if key == self._first:
+        if key == self.first:
             self.steps += 1
             if self.steps >= self.edge:
                 self.on_edge()
-        elif self._first == 0:
-            self._first = key
+        elif self.first == 0:
+            if not self.started:
+                self.start()
+            self.first = key
             self.optimizer = weakref.ref(optimizer)
             self.steps = 1
 
@@ -112,12 +115,14 @@ class Hooks:
             return
         owner: Any = module._BaseDataLoaderIter
         original = owner.__next__
-        record = self._recorder.input
+        recorder, append = self._recorder, self._recorder.rows.append
 
-        def __next__(iterator: Any) -> Any:
+        def __next__(iterator: Any) -> Any:  # written out: a call less is 0.1 us less in every iteration
             begin = perf_counter_ns()
             batch = original(iterator)
-            record(id(iterator._dataset), begin, perf_counter_ns())
+            if not recorder.started:
+                recorder.start()
+            append((id(iterator._dataset), begin, perf_counter_ns()))
             return batch
 
         owner.__next__ = __next__
@@ -131,10 +136,16 @@ class Hooks:
     def _hook_optimizer(self, module: ModuleType) -> None:
         if self._closed:
             return
-        record = self._recorder.update
+        recorder, append = self._recorder, self._recorder.rows.append
 
-        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-            record(optimizer)
+        def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # written out, as above
+            if (key := id(optimizer)) != recorder.first:
+                recorder.update(optimizer)
+                return
+            append((key, NO_BEGIN, perf_counter_ns()))
+            recorder.steps = steps = recorder.steps + 1
+            if steps >= recorder.edge:
+                recorder.on_edge()
 
         handle = module.register_optimizer_step_post_hook(after_step)
         self._undo.append(handle.remove)

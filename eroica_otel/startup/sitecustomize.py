@@ -3,6 +3,8 @@
 This folder is no package: it is put in front of PYTHONPATH, which launchers hand on to the processes that they start.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import sys
