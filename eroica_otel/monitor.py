@@ -58,6 +58,7 @@ class Monitor:
         self._timed = 0
         self._input_seconds = 0.0
         self._last_period = 0.0
+        self._updates = 1
         self._last_update: float | None = None
         self._reference_done = not config.reference
         self._wants = ("", 0.0)
@@ -78,24 +79,28 @@ class Monitor:
         if iterations:
             self._describe_loop()
         self._take_agreed()
+        if self._after_window is not None:
+            self._windows.limit(max(self._config.window_seconds, self._expected_seconds(self._after_window)))
         self._poller.standing = self._standing()
         self._write(pairs)
 
     def _take(self, iteration: Iteration) -> tuple[float, float]:
         """Count one iteration; return (duration, period), NaN where it must not be timed."""
         self._input_seconds += iteration.input_seconds
-        excluded = any(iteration.number in numbers for numbers in self._windows.excluded)
+        first = iteration.number - iteration.updates + 1
+        excluded = any(first < one.stop and iteration.number >= one.start for one in self._windows.excluded)
         if excluded or not iteration.timed:
             return (_NAN, _NAN)
         self._timed += 1
         self._last_period = iteration.period_seconds
+        self._updates = iteration.updates
         self._detector.add(iteration.period_seconds)
         self._measure_after(iteration)
         return (_NAN if iteration.duration_seconds is None else iteration.duration_seconds, iteration.period_seconds)
 
     def _describe_loop(self) -> None:
         """Once learned: fix role and signature, and say so."""
-        if self._identity.role or not self._learner.cycle:
+        if self._identity.role or not self._learner.cycle or not self._last_period:
             return
         self._identity = replace(self._identity, role=self._config.role or "all")
         optimizer = self._recorder.optimizer() if self._recorder.optimizer is not None else None
@@ -118,7 +123,7 @@ class Monitor:
         return Standing(
             self._identity.rank,
             self._recorder.steps,
-            self._recent(),
+            self._recent() / self._updates,
             self._windows.most_iterations(),
             reason,
             now - self._wants[1],
@@ -154,8 +159,7 @@ class Monitor:
             self._windows.take(window, self._identity)
 
     def _announce(self, window: Window) -> None:
-        level, length = self._detector.level, window.stop - window.start
-        seconds = length * self._recent()
+        level, seconds = self._detector.level, self._expected_seconds(window)
         what = f"profiling iterations {window.start} to {window.stop} on {self._identity.world_size} ranks"
         why = f"{window.reason} window: "
         if window.reason == "degraded" and level.ratio == level.ratio:
@@ -166,6 +170,9 @@ class Monitor:
         if self._identity.rank == 0:
             self._say(f"{why}{what} (about {seconds:.0f} s)")
 
+    def _expected_seconds(self, window: Window) -> float:
+        return (window.stop - window.start) * self._recent() / self._updates
+
     def _measure_after(self, iteration: Iteration) -> None:
         """Compare the iteration time after a window with the one before: a profiler may leave something behind."""
         window = self._after_window
@@ -174,7 +181,8 @@ class Monitor:
         self._after_periods.append(iteration.period_seconds)
         if len(self._after_periods) >= AFTER_ITERATIONS:
             after = sum(self._after_periods) / len(self._after_periods)
-            self._after = (window.id, after / self._before_seconds)
+            if self._before_seconds > 0:
+                self._after = (window.id, after / self._before_seconds)
             self._after_window = None
 
     def _state(self) -> str:

@@ -13,12 +13,12 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
-from eroica_otel.signals.hooks import Hooks, Recorder, watch
+from eroica_otel.signals.hooks import Hooks, Recorder, Watched
 
 LOGGER = logging.getLogger("eroica_otel")
 T = TypeVar("T")
@@ -70,9 +70,9 @@ class Handle:
     def recorder(self) -> Recorder:
         return self._recorder
 
-    def watch(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Yield from ``iterable``, an input that is not a DataLoader, timing each item."""
-        return watch(self._recorder, iterable)
+    def watch(self, iterable: Iterable[T]) -> Watched[T]:
+        """Return ``iterable``, an input that is not a DataLoader, so that each item is timed."""
+        return Watched(self._recorder, iterable)
 
     def step(self) -> None:
         """Say that one update of a loop without a torch optimizer is done."""
@@ -158,7 +158,7 @@ def instrument(**options: Any) -> Handle:
     return handle
 
 
-def watch_input(iterable: Iterable[T]) -> Iterable[T]:
+def watch_input(iterable: Iterable[T]) -> Watched[T]:
     """Time an input that is not a DataLoader: ``for batch in eroica_otel.watch(batches)``."""
     return instrument().watch(iterable)
 

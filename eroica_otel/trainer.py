@@ -19,16 +19,13 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import CaptureError
 from eroica_otel.hardware import host, net
 from eroica_otel.model import Identity, Window
-from eroica_otel.profile.capture import (
-    BYTES_PER_EVENT_FILE,
-    Readings,
-    TorchProfiler,
-    WindowCapture,
-    affordable_iterations,
-)
+from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, Readings, WindowCapture, affordable_iterations
+from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
 from eroica_otel.signals.hooks import NEVER, Recorder
 
 PROBE_ITERATIONS = 2
+PROBE_PAUSE = 100
+"""Updates after a probe that failed until the next one."""
 MINIMUM_DISK_BYTES = 1 << 20
 
 
@@ -58,7 +55,10 @@ class Windows:
         self._pending: Window | None = None
         self._probing = False
         self._capture: WindowCapture | None = None
+        self._counters: net.Counters | None = None
         self._lock = threading.Lock()
+        self._next_probe = 0
+        self._user: UserProfiler | None = None
         self.signature = ""
         self.nic = net.find_interface(environment, config.nic)
         self._nic_peak = net.peak_bytes_per_second(self.nic, config.nic_mbit) if self.nic else None
@@ -99,67 +99,118 @@ class Windows:
         return affordable_iterations(self.events_per_iteration or 0.0, self._config.event_budget, memory, disk)
 
     def probe(self, identity: Identity) -> None:
-        """Arrange that the next two iterations are captured, to learn the event rate and to warm the profiler up."""
+        """Arrange that the next two iterations are captured, to learn the event rate and to warm the profiler up.
+
+        Without a rate there is no event budget, so there is no window either; a probe that failed is made again later.
+        """
+        if self._recorder.steps < self._next_probe:
+            return
         start = self._recorder.steps + 2
         self._probing = True
         self.take(Window(0, "probe", start, start + PROBE_ITERATIONS), identity)
 
     def take(self, window: Window, identity: Identity) -> None:
-        """Arrange that ``window`` is captured; a window that is over already is counted as skipped."""
-        if self._recorder.steps >= window.stop:
-            self._skip(
-                window, f"it ended at iteration {window.stop}, this rank learned of it at {self._recorder.steps}"
-            )
+        """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped."""
+        steps = self._recorder.steps
+        if steps >= window.stop:
+            self._skip(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
+            return
+        if not self._probing and self.most_iterations() < 1:
+            self._skip(window, f"no room for one iteration: free memory, or space in {self._folder} (EROICA_DIR)")
             return
         self._identity = identity
         self._pending = window
         self.excluded.append(range(window.start, window.stop + 3))
         self._recorder.edge = window.start
 
+    def limit(self, expected_seconds: float) -> None:
+        """1 Hz thread: have a window given up that lasts three times as long as expected, before it fills the memory.
+
+        Validation or a checkpoint inside is the usual reason; it goes on without updates, but seldom without inputs.
+        """
+        capture = self._capture
+        if capture is not None and capture.age_seconds() > 3 * expected_seconds + 5:
+            self._recorder.overdue = True
+
     def on_edge(self) -> None:
-        """Training thread, after an update inside or at the start of a window."""
+        """Training thread, after an update inside or at the start of a window, or after any event when overdue."""
         with self._lock:
-            steps, window, capture = self._recorder.steps, self._pending, self._capture
-            if window is None:
-                self._recorder.edge = NEVER
-            elif capture is None:
-                self._start(window, steps)
-            else:
-                capture.border()
-                if capture.failure:
-                    self._finish(window, capture.failure)
-                elif steps >= window.stop:
-                    self._stop(window, capture)
+            in_order = False
+            try:
+                self._at_edge()
+                in_order = True
+            finally:
+                if not in_order:
+                    self._abandon()
+
+    def _at_edge(self) -> None:
+        steps, window, capture = self._recorder.steps, self._pending, self._capture
+        if window is None:
+            self._clear()
+        elif capture is None:
+            self._start(window, steps)
+        elif self._recorder.overdue:
+            capture.abort(f"it lasted {capture.age_seconds():.0f} s: validation or a checkpoint inside?")
+            self._finish(window, capture.failure)
+        elif capture.failure:
+            self._finish(window, capture.failure)
+        elif capture.here:
+            capture.border()
+            if steps >= window.stop:
+                self._stop(window, capture)
+
+    def _abandon(self) -> None:
+        """After an error that nobody foresaw: nothing keeps running, nothing is tried again at the next update."""
+        window, capture = self._pending, self._capture
+        self._capture = None
+        try:
+            if capture is not None:
+                capture.abort("it failed")
+        finally:
+            if window is not None:
+                self._finish(window, "it failed")
 
     def _start(self, window: Window, steps: int) -> None:
         if steps >= window.stop:
             self._finish(window, f"this rank was at iteration {steps} when it heard of it")
             return
-        torch = sys.modules["torch"]
         assert self._identity is not None
-        counters = net.Counters(self.nic) if self.nic else None
         try:
-            mode = self._config.capture
-            profiler = None if mode == "stacks" else TorchProfiler(torch, mode, self._on_conflict)
+            self._counters = net.Counters(self.nic) if self.nic else None
             capture = WindowCapture(
                 window,
                 self._identity,
-                self._folder / f"window-{window.id}",
-                profiler,
+                self._place(window),
+                self._profiler(),
                 self._config.sampler_hertz,
-                counters.read if counters is not None else None,
+                self._counters.read if self._counters is not None else None,
                 _readings,
             )
             capture.start(steps)
-        except (CaptureError, OSError) as error:
+        except (CaptureError, OSError, RuntimeError) as error:
             self._finish(window, str(error))
             return
         self._capture = capture
         self._recorder.edge = steps + 1
 
+    def _place(self, window: Window) -> Path:
+        """Return the window's folder; the helper does not look at a probe's."""
+        return self._folder / (f"window-{window.id}" if window.id else "probe")
+
+    def _profiler(self) -> TorchProfiler | None:
+        torch = sys.modules.get("torch")
+        if torch is None or self._config.capture == "stacks":
+            return None
+        if self._user is None:
+            self._user = UserProfiler(torch, self._on_conflict)
+        return TorchProfiler(torch, self._config.capture, self._user)
+
     def _on_conflict(self) -> None:
         if self._capture is not None:
-            self._capture.abort("the training's own profiler started; it goes first")
+            try:
+                self._capture.abort("the training's own profiler started; it goes first")
+            except RuntimeError as error:
+                self._say(f"the profiler did not stop: {error}")
 
     def _stop(self, window: Window, capture: WindowCapture) -> None:
         try:
@@ -190,10 +241,10 @@ class Windows:
 
     def _finish(self, window: Window, why: str) -> None:
         """End without a result: the probe, or a window that failed."""
-        shutil.rmtree(self._folder / f"window-{window.id}", ignore_errors=True)
-        if self._probing:
-            if self.events_per_iteration is None:
-                self.events_per_iteration = 0.0
+        shutil.rmtree(self._place(window), ignore_errors=True)
+        if why and self._probing:
+            self._next_probe = self._recorder.steps + PROBE_PAUSE
+            self._say(f"the profiler could not be tried out ({why}); again in {PROBE_PAUSE} iterations")
         elif why:
             self._skip(window, why)
         self._clear()
@@ -204,17 +255,25 @@ class Windows:
 
     def _clear(self) -> None:
         self._recorder.edge = NEVER
+        self._recorder.overdue = False
         self._capture = None
-        self._pending = None
+        if self._counters is not None:
+            self._counters.close()
+            self._counters = None
         self._probing = False
+        self._pending = None  # last: from here on the 1 Hz thread may take the next window
 
     def close(self) -> None:
         """Give up whatever runs; called when training ends."""
-        capture, window = self._capture, self._pending
-        if capture is not None and window is not None:
-            capture.abort("training ended inside the window")
-            self._finish(window, capture.failure)
-        self._recorder.edge = NEVER
+        with self._lock:
+            capture, window = self._capture, self._pending
+            if capture is not None and window is not None:
+                capture.abort("training ended inside the window")
+                self._finish(window, capture.failure)
+            self._clear()
+        if self._user is not None:
+            self._user.close()
+            self._user = None
 
 
 def _readings() -> Readings:

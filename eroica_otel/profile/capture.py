@@ -20,6 +20,7 @@ import numpy as np
 from eroica_otel.errors import CaptureError
 from eroica_otel.model import Capture, Identity, Window
 from eroica_otel.profile import samples
+from eroica_otel.profile.kineto import TorchProfiler
 from eroica_otel.profile.stacks import StackSampler
 
 BYTES_PER_EVENT_MEMORY = 2200
@@ -50,61 +51,6 @@ def affordable_iterations(
     if disk_bytes is not None:
         events = min(events, disk_bytes / 2 / BYTES_PER_EVENT_FILE)
     return int(events / events_per_iteration)
-
-
-class TorchProfiler:
-    """torch's Kineto profiler; gives way at once when the user's own profiler starts."""
-
-    def __init__(self, torch: Any, mode: str, on_conflict: Callable[[], None]) -> None:
-        self._torch = torch
-        self._on_conflict = on_conflict
-        self._undo: Callable[[], None] | None = None
-        # Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile.
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-        profiler, activity = torch._C._profiler, torch._C._profiler.ProfilerActivity
-        gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self.gpu = bool(gpu)
-        self._activities = set()
-        if mode == "exact" or not gpu:
-            self._activities.add(activity.CPU)
-        if gpu:
-            self._activities.add(activity.CUDA)
-        try:
-            experimental = profiler._ExperimentalConfig(trace_only=True)
-        except TypeError:  # before torch 2.9 there was no such option
-            experimental = profiler._ExperimentalConfig()
-        self._config = torch.autograd.ProfilerConfig(
-            torch.autograd.ProfilerState.KINETO, False, False, mode == "exact", False, False, experimental
-        )
-
-    def start(self) -> None:
-        """Start; raises CaptureError while the user's own profiler runs."""
-        autograd = self._torch.autograd
-        if self._torch._C._autograd._profiler_enabled():
-            raise CaptureError("the training's own profiler is running; it goes first, the window is skipped")
-        autograd._prepare_profiler(self._config, self._activities)
-        autograd._enable_profiler(self._config, self._activities)
-        owner = autograd.profiler.profile
-        original = owner._prepare_trace
-
-        def _prepare_trace(profile: Any) -> Any:
-            self._on_conflict()
-            return original(profile)
-
-        owner._prepare_trace = _prepare_trace
-
-        def undo() -> None:
-            if owner._prepare_trace is _prepare_trace:
-                owner._prepare_trace = original
-
-        self._undo = undo
-
-    def stop(self) -> Any:
-        """Stop and return Kineto's result, which has ``save(path)``."""
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
-        return self._torch.autograd._disable_profiler()
 
 
 def realtime_offset_ns() -> int:
@@ -141,7 +87,8 @@ class WindowCapture:
         self._folder = folder
         self._profiler = profiler
         self._readings = readings
-        self._sampler = StackSampler(threading.get_ident(), hertz, nic)
+        self._thread = threading.get_ident()
+        self._sampler = StackSampler(self._thread, hertz, nic)
         self._borders: list[int] = []
         self._offsets = [0, 0]
         self._before = self._after = Readings(None, None)
@@ -156,7 +103,12 @@ class WindowCapture:
         self.window = replace(self.window, start=iteration)
         if self._profiler is not None:
             self._profiler.start()
-        self._sampler.start()
+        try:
+            self._sampler.start()
+        except RuntimeError as error:  # no further thread may be started
+            if self._profiler is not None:
+                self._profiler.stop()
+            raise CaptureError(f"the stack sampler cannot start: {error}") from error
         self._before = self._readings()
         self._offsets[0] = realtime_offset_ns()
         self._running = True
@@ -167,13 +119,22 @@ class WindowCapture:
         """Mark the end of an iteration inside the window."""
         self._borders.append(time.perf_counter_ns())
 
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread that started: torch's profiler can be stopped by no other."""
+        return threading.get_ident() == self._thread
+
+    def age_seconds(self) -> float:
+        """Return how long ago the window began; 0 before."""
+        return (time.perf_counter_ns() - self._borders[0]) / 1e9 if self._borders else 0.0
+
     def abort(self, why: str) -> None:
         """Stop without a result (the user's profiler, the end of training)."""
         if self._running:
             self._running = False
             self.failure = why
             self._sampler.stop()
-            if self._profiler is not None:
+            if self._profiler is not None and self.here:
                 self._profiler.stop()
 
     def stop(self, facts: Mapping[str, Any]) -> Capture:
@@ -202,16 +163,18 @@ class WindowCapture:
         path = self._folder / samples.TRACE
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         result.save(str(path))
-        if path.stat().st_size < 2:
+        if not _is_complete(path):
             raise CaptureError(
                 f"the trace could not be written to {self._folder}: is the disk full? EROICA_DIR moves it"
             )
+        path.chmod(0o600)  # Kineto puts a file of its own in place of ours
         return str(path)
 
     def _capture(self, trace: str, facts: Mapping[str, Any]) -> Capture:
-        sampler, count = self._sampler, len(self._sampler.stack_ns)
+        # The sampler may still be in its last round: each column is cut to the one that is written last.
+        sampler, count, seen = self._sampler, len(self._sampler.stack_ns), len(self._sampler.nic_rx)
         length = (self._borders[-1] - self._borders[0]) or 1
-        stack_ns = np.array(sampler.stack_ns, np.int64)
+        stack_ns = np.array(sampler.stack_ns, np.int64)[:count]
         inside = (stack_ns >= self._borders[0]) & (stack_ns <= self._borders[-1])
         return Capture(
             window=self.window,
@@ -228,15 +191,22 @@ class WindowCapture:
             stack_ids=np.array(sampler.stack_ids, np.int32)[:count][inside],
             cpu_ns=np.array(sampler.cpu_ns, np.int64)[:count][inside],
             gc_ns=np.array(sampler.gc_ns, np.int64).reshape(-1, 2),
-            nic_ns=np.array(sampler.nic_ns, np.int64),
-            nic_tx=np.array(sampler.nic_tx, np.int64),
-            nic_rx=np.array(sampler.nic_rx, np.int64),
+            nic_ns=np.array(sampler.nic_ns, np.int64)[:seen],
+            nic_tx=np.array(sampler.nic_tx, np.int64)[:seen],
+            nic_rx=np.array(sampler.nic_rx, np.int64)[:seen],
             blocked_seconds=self.blocked_seconds,
             throttled_ratio=_share(self._before.throttled_ns, self._after.throttled_ns, length),
             run_delay_ratio=_share(self._before.run_delay_ns, self._after.run_delay_ns, length),
             end_realtime_seconds=time.time(),
             **facts,
         )
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether Kineto wrote its file to the end: it reports a full disk to nobody."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 8))
+        return file.read().rstrip().endswith(b"}")
 
 
 def _share(before: int | None, after: int | None, length_ns: int) -> float | None:

@@ -57,11 +57,11 @@ class StackSampler:
         self._runner = threading.Thread(target=self._run, name="eroica-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample; lowers the switch interval of the interpreter."""
+        """Begin to sample; lowers the interpreter's switch interval. Raises RuntimeError where no thread can start."""
+        self._runner.start()
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         gc.callbacks.append(self._on_gc)
-        self._runner.start()
 
     def stop(self) -> None:
         """End, and put the switch interval back unless somebody else has changed it meanwhile."""

@@ -1,7 +1,7 @@
 """Rows of hooks.py -> iterations. Pure; learns what an iteration of this loop is (docs/method.md).
 
 A *segment* is everything up to the last update before the next input (on ranks without inputs: from one update of the
-first-seen optimizer to the next). Its signature is (inputs of the loader last used before the update, optimizers with
+counted optimizer to the next). Its signature is (inputs of the loader last used before the update, optimizers with
 runs collapsed). The shortest period of segments that repeats ``repeats`` times is the iteration.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 LONGEST_PERIOD = 16
-NO_BEGIN = -1
 
 Signature = tuple[int, tuple[int, ...]]
 
@@ -22,15 +21,18 @@ class Iteration:
     """One learned iteration.
 
     Attributes:
-        number: Updates of the first-seen optimizer when it ended; equal on all ranks.
+        number: Updates of the counted optimizer when it ended; equal on all ranks.
+        updates: How many of them are its own (5 where a critic is updated five times).
         start_ns: Start of its first input, or the update before it on ranks without inputs.
         duration_seconds: First input to last update; None without inputs.
         period_seconds: Start to start of the next.
         input_seconds: Time inside next().
-        timed: False where the period means nothing (validation inside, lost track before).
+        timed: False where the period means nothing: validation inside, or more updates than usual because the next
+            input was fetched ahead.
     """
 
     number: int
+    updates: int
     start_ns: int
     duration_seconds: float | None
     period_seconds: float
@@ -41,6 +43,7 @@ class Iteration:
 @dataclass(slots=True)
 class _Segment:
     start_ns: int
+    before: int
     inputs: dict[int, int] = field(default_factory=dict)
     input_ns: int = 0
     last_loader: int = 0
@@ -59,8 +62,8 @@ class Learner:
     """Learns the iteration online and yields each one as soon as the next begins.
 
     Attributes:
-        updates: Updates of the first-seen optimizer.
-        irregular: Segments after learning that did not fit the learned iteration.
+        updates: Updates of the counted optimizer.
+        irregular: Segments after learning that did not fit the learned iteration, and iterations that were not timed.
         cycle: The learned signatures; empty while learning.
     """
 
@@ -72,6 +75,7 @@ class Learner:
         self._recent: deque[_Segment] = deque(maxlen=LONGEST_PERIOD * max(repeats, 1))
         self._pending: list[_Segment] = []
         self._unmatched = 0
+        self._usual_updates = 0
         self.updates = 0
         self.irregular = 0
         self.inputs_without_update = 0
@@ -88,8 +92,8 @@ class Learner:
         """Take rows in order of time; return the iterations that they complete."""
         done: list[Iteration] = []
         for key, begin, end in rows:
-            if begin == NO_BEGIN:
-                done += self._update(key, end)
+            if begin < 0:
+                done += self._update(key, ~begin, end)
             else:
                 done += self._input(key, begin, end)
         return done
@@ -100,25 +104,24 @@ class Learner:
         segment = self._segment
         if segment is None or segment.optimizers:
             done = self._close(begin)
-            segment = self._segment = _Segment(begin)
+            segment = self._segment = _Segment(begin, self.updates)
         segment.inputs[key] = segment.inputs.get(key, 0) + 1
         segment.input_ns += end - begin
         segment.last_loader = key
         self.inputs_without_update += 1
         return done
 
-    def _update(self, key: int, now: int) -> list[Iteration]:
+    def _update(self, key: int, number: int, now: int) -> list[Iteration]:
         index = self._optimizers.setdefault(key, len(self._optimizers))
-        if index == 0:
-            self.updates += 1
+        before, self.updates = self.updates, number
         done: list[Iteration] = []
-        if self._segment is None or (not self._loaders_seen and index == 0):
+        if self._segment is None or (not self._loaders_seen and number > before):
             done = self._close(now)
-            self._segment = _Segment(now)
+            self._segment = _Segment(now, before)
         segment = self._segment
         segment.optimizers.append(index)
         segment.last_update_ns = now
-        segment.number = self.updates
+        segment.number = number
         self.inputs_without_update = 0
         return done
 
@@ -143,6 +146,7 @@ class Learner:
                 return
             if window[period:] == window[:-period]:
                 self.cycle = tuple(window[-period:])
+                self._usual_updates = _updates(list(self._recent)[-period:])
                 self._unmatched = 0
                 self.segments_without_match = 0
                 self._pending = []
@@ -162,15 +166,22 @@ class Learner:
             return []
         self._pending = []
         self._unmatched = 0
-        first, last = group[0], group[-1]
-        duration = (last.last_update_ns - first.start_ns) / 1e9 if first.inputs else None
-        return [
-            Iteration(
-                number=last.number,
-                start_ns=first.start_ns,
-                duration_seconds=duration,
-                period_seconds=(now - first.start_ns) / 1e9,
-                input_seconds=sum(segment.input_ns for segment in group) / 1e9,
-                timed=not any(segment.side_work() for segment in group),
-            )
-        ]
+        return [self._iteration(group, now)]
+
+    def _iteration(self, group: list[_Segment], now: int) -> Iteration:
+        first, last, updates = group[0], group[-1], _updates(group)
+        timed = updates == self._usual_updates and not any(segment.side_work() for segment in group)
+        self.irregular += not timed
+        return Iteration(
+            number=last.number,
+            updates=updates,
+            start_ns=first.start_ns,
+            duration_seconds=(last.last_update_ns - first.start_ns) / 1e9 if first.inputs else None,
+            period_seconds=(now - first.start_ns) / 1e9,
+            input_seconds=sum(segment.input_ns for segment in group) / 1e9,
+            timed=timed,
+        )
+
+
+def _updates(group: list[_Segment]) -> int:
+    return group[-1].number - group[0].before
