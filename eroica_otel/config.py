@@ -115,33 +115,41 @@ class WorkerConfig:
         """Read EROICA_* of ``environment``; ``arguments`` (field names) win.
 
         Raises:
-            ConfigError: an argument has an unknown name. A malformed variable does not raise: see ``problems``.
+            ConfigError: an argument has an unknown name. A malformed value does not raise: see ``problems``.
         """
-        values: dict[str, Any] = {}
-        problems: list[str] = []
-        options = {item.name: item for item in fields(cls) if "variable" in item.metadata}
-        for name, option in options.items():
-            text = environment.get(option.metadata["variable"])
-            if text is None:
-                continue
-            try:
-                values[name] = option.metadata["parse"](text)
-            except ValueError as error:
-                problems.append(
-                    f"{option.metadata['variable']}={text!r} is not usable: give {error}; {option.default!r} is used"
-                )
-        unknown = sorted(set(arguments) - set(options))
+        unknown = sorted(set(arguments) - set(OPTIONS))
         if unknown:
-            raise ConfigError(f"instrument() has no option {', '.join(unknown)}; it has {', '.join(options)}")
-        values |= {name: value for name, value in arguments.items() if value is not None}
-        known = {option.metadata["variable"] for option in options.values()} | _OTHER_VARIABLES
-        problems += [
+            raise ConfigError(f"instrument() has no option {', '.join(unknown)}; it has {', '.join(OPTIONS)}")
+        given = {name: environment.get(option.metadata["variable"]) for name, option in OPTIONS.items()}
+        values, problems = _parsed(given, {name: option.metadata["variable"] for name, option in OPTIONS.items()})
+        wins, wrong = _parsed(arguments, {name: name for name in OPTIONS})
+        known = {option.metadata["variable"] for option in OPTIONS.values()} | _OTHER_VARIABLES
+        problems += wrong + [
             f"{name} is not an option of this version and does nothing"
             for name in sorted(environment)
             if name.startswith("EROICA_") and name not in known
         ]
-        config = cls(**values, problems=tuple(problems))
-        return config if config.directory else replace(config, directory=default_directory())
+        config = cls(**(values | wins), problems=tuple(problems))
+        directory = os.path.expanduser(config.directory) if config.directory else default_directory()
+        return replace(config, directory=os.path.abspath(directory))
+
+
+OPTIONS = {item.name: item for item in fields(WorkerConfig) if "variable" in item.metadata}
+"""Every option by the name of its field."""
+
+
+def _parsed(given: Mapping[str, Any], spelled: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return usable values by field, and what is wrong with the others; None = not given."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        try:
+            values[name] = OPTIONS[name].metadata["parse"](str(value))
+        except ValueError as error:
+            problems.append(f"{spelled[name]}={value!r} is not usable: give {error}; it is ignored")
+    return values, problems
 
 
 _OTHER_VARIABLES = {"EROICA_DEMO_FAULT"}

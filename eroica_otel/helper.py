@@ -144,11 +144,10 @@ class Helper:
         try:
             capture = samples.read(folder)
             reason = capture.window.reason
-            if capture.window.id:
-                with summary_slot(self._folder.parent):
-                    window = summarize(capture, self._config.top_functions)
-                self._missing = dict(capture.missing)
-                self._show(self._complete(window, capture.start_ns, capture.end_ns))
+            with summary_slot(self._folder.parent):
+                window = summarize(capture, self._config.top_functions)
+            self._missing = dict(capture.missing)
+            self._show(self._complete(window, capture.start_ns, capture.end_ns))
         except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, MemoryError) as error:
             self._failed("summarize", f"{folder.name} could not be summarised: {error}")
             self._windows[f"{reason} failed"] += 1

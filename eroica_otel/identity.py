@@ -29,7 +29,7 @@ def _first(environment: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def _number(text: str, default: int) -> int:
-    return int(text) if text.strip().isdigit() else default
+    return int(text) if text.strip().isdecimal() else default
 
 
 def resource_attributes(environment: Mapping[str, str]) -> dict[str, str]:
@@ -44,8 +44,9 @@ def job_name(environment: Mapping[str, str], argv: Sequence[str]) -> str:
         value = environment.get(name, "").strip()
         if value and not (name == "TORCHELASTIC_RUN_ID" and (value == "none" or len(value) == 36)):
             return value
-    attributes = resource_attributes(environment)
-    return attributes.get("service.name") or (Path(argv[0]).stem if argv and argv[0] else "") or "training"
+    script = Path(argv[0]) if argv and argv[0] else Path()
+    stem = script.parent.name if script.stem == "__main__" else script.stem
+    return resource_attributes(environment).get("service.name") or stem or "training"
 
 
 def resolve(

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from eroica_otel.config import WorkerConfig
+from eroica_otel.config import OPTIONS, WorkerConfig
 from eroica_otel.errors import ConfigError
 from eroica_otel.signals.hooks import Hooks, Recorder, Watched
 
@@ -58,7 +58,8 @@ class Handle:
     def attach(self) -> None:
         """Set the hooks, unless the kill switch is on."""
         for problem in self.config.problems:
-            self._guard.failed("config", problem)
+            self._guard.counts["config"] += 1
+            LOGGER.warning("eroica_otel: config: %s", problem)
         if self.config.disabled:
             return
         self._hooks = Hooks(self._recorder)
@@ -143,14 +144,17 @@ def instrument(**options: Any) -> Handle:
     """Watch the training of this process; options are fields of WorkerConfig (window_seconds=5, role="encoder").
 
     Safe to call before or after torch is imported and more than once: a second call returns the first one's handle.
-    A wrong option is logged and ignored, training goes on.
+    A wrong option is logged and ignored, the others hold, training goes on.
     """
     if _ACTIVE:
+        if options:
+            LOGGER.warning("eroica_otel: config: attached already: %s not changed", ", ".join(sorted(options)))
         return _ACTIVE[-1]
     try:
         config = WorkerConfig.from_env(os.environ, **options)
     except ConfigError as error:
-        config = WorkerConfig.from_env(os.environ)
+        known = {name: value for name, value in options.items() if name in OPTIONS}
+        config = WorkerConfig.from_env(os.environ, **known)
         LOGGER.warning("eroica_otel: config: %s", error)
     handle = Handle(config)
     _ACTIVE.append(handle)

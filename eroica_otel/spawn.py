@@ -38,7 +38,10 @@ def helper_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _instruments(path: str) -> bool:
-    return Path(path, "sitecustomize.py").exists() and ("opentelemetry" in path or "eroica" in path)
+    """Whether ``path`` is a folder whose sitecustomize attaches OpenTelemetry or us, and not a place of the user's."""
+    folder = Path(path)
+    ours = folder.name == "startup" and folder.parent.name == "eroica_otel"
+    return (ours or "opentelemetry" in path) and (folder / "sitecustomize.py").exists()
 
 
 class HelperProcess:

@@ -75,15 +75,28 @@ class Status:
 
 
 def _encode(status: Status) -> bytes:
-    return json.dumps(asdict(status), separators=(",", ":")).encode()
+    """Return the status as JSON that fits; without its tables where it would not.
+
+    Raises:
+        EroicaError: even the rest is too long.
+    """
+    bare = replace(status, collectives={}, groups=(), failures={}, activity="")
+    for tried in (status, replace(status, collectives={}, groups=()), bare):
+        data = json.dumps(asdict(tried), separators=(",", ":")).encode()
+        if len(data) <= _RING_AT - _JSON_AT:
+            return data
+    raise EroicaError(f"the status takes {len(data)} bytes, {_RING_AT - _JSON_AT} is the most: shorten the job's name")
 
 
 def _decode(data: bytes) -> Status:
-    fields: dict[str, Any] = json.loads(data)
-    fields["identity"] = Identity(**fields["identity"])
-    fields["after"] = tuple(fields["after"]) if fields["after"] else None
-    fields["groups"] = tuple(tuple(group) for group in fields["groups"])
-    return Status(**fields)
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        fields["identity"] = Identity(**fields["identity"])
+        fields["after"] = tuple(fields["after"]) if fields["after"] else None
+        fields["groups"] = tuple(tuple(group) for group in fields["groups"])
+        return Status(**fields)
+    except (ValueError, TypeError, KeyError) as error:
+        raise EroicaError(f"a status file of another version of eroica_otel: {error}") from error
 
 
 class StatusWriter:
@@ -101,10 +114,12 @@ class StatusWriter:
         self._count = 0
 
     def write(self, status: Status, iterations: Iterable[tuple[float, float]] = ()) -> None:
-        """Publish ``status``, append (duration, period) pairs to the ring, and renew the heartbeat."""
+        """Publish ``status``, append (duration, period) pairs to the ring, and renew the heartbeat.
+
+        Raises:
+            EroicaError: the status is too long; the file keeps the one before.
+        """
         data = _encode(status)
-        if len(data) > _RING_AT - _JSON_AT:
-            data = _encode(replace(status, collectives={}, groups=()))
         self._begin(len(data))
         self._map[_JSON_AT : _JSON_AT + len(data)] = data
         for pair in iterations:
@@ -119,7 +134,10 @@ class StatusWriter:
 
 
 class StatusReader:
-    """Anybody's side. ``read`` returns None while the writer has not written yet or is in the middle of it."""
+    """Anybody's side. ``read`` returns None while the writer has not written yet or is in the middle of it.
+
+    Both raise EroicaError where the file is not such a file, or of another version.
+    """
 
     def __init__(self, path: Path) -> None:
         try:

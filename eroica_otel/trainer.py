@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from eroica_otel.agree.window import FEWEST_ITERATIONS
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import CaptureError
 from eroica_otel.hardware import host, net
@@ -46,7 +47,9 @@ class Windows:
         folder: Path,
         environment: Mapping[str, str],
         say: Callable[[str], None],
+        failed: Callable[[str, str], None],
     ) -> None:
+        self._failed = failed
         self._recorder = recorder
         self._config = config
         self._folder = folder
@@ -113,10 +116,11 @@ class Windows:
         """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped."""
         steps = self._recorder.steps
         if steps >= window.stop:
-            self._skip(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
+            self._finish(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
             return
-        if not self._probing and self.most_iterations() < 1:
-            self._skip(window, f"no room for one iteration: free memory, or space in {self._folder} (EROICA_DIR)")
+        if not self._probing and self.most_iterations() < FEWEST_ITERATIONS:
+            need = f"no room for {FEWEST_ITERATIONS} iterations"
+            self._finish(window, f"{need}: free memory, or space in {self._folder} (EROICA_DIR moves it)")
             return
         self._identity = identity
         self._pending = window
@@ -244,7 +248,7 @@ class Windows:
         shutil.rmtree(self._place(window), ignore_errors=True)
         if why and self._probing:
             self._next_probe = self._recorder.steps + PROBE_PAUSE
-            self._say(f"the profiler could not be tried out ({why}); again in {PROBE_PAUSE} iterations")
+            self._failed("profiler", f"{why}; no window until it can be tried out; training is not affected")
         elif why:
             self._skip(window, why)
         self._clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -33,13 +34,15 @@ class Guard(Protocol):
 
 
 def private_folder(directory: str, pid: int) -> Path:
-    """Make and return this process' folder, 0700; raises OSError where somebody else owns the parent."""
+    """Make and return this process' folder, 0700 and empty; raises OSError where somebody else owns the parent."""
     parent = Path(directory)
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if parent.stat().st_uid != os.getuid():
         raise PermissionError(f"{parent} belongs to another user: set EROICA_DIR to a folder of your own")
     folder = parent / str(pid)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    # Left by a process that had this number before and was killed: its captures and requests are not ours.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
     return folder
 
 
@@ -57,7 +60,7 @@ def start(
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
-    windows = Windows(recorder, config, folder, environment, say)
+    windows = Windows(recorder, config, folder, environment, say, guard.failed)
     edge = windows.on_edge
     recorder.on_edge = lambda: guard("capture", edge)
     poller = Poller(lambda: _store(identity), identity.world_size, config.window_seconds)
@@ -72,20 +75,30 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
-    return functools.partial(_stop, windows, thread, poller, monitor, helper)
+    return functools.partial(_stop, windows, thread, poller, monitor, helper, folder)
 
 
 def _stop(
-    windows: Windows, thread: MonitorThread, poller: Poller, monitor: Monitor, helper: HelperProcess, wait: bool
+    windows: Windows,
+    thread: MonitorThread,
+    poller: Poller,
+    monitor: Monitor,
+    helper: HelperProcess,
+    folder: Path,
+    wait: bool,
 ) -> None:
-    windows.close()
-    ended = thread.stop()
-    poller.stop()
-    monitor.finished = True
-    if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
-        monitor.tick()
-    if wait:
-        helper.stop()
+    try:
+        windows.close()
+        ended = thread.stop()
+        poller.stop()
+        monitor.finished = True
+        if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
+            monitor.tick()
+    finally:
+        if wait:
+            helper.stop()
+        if helper.pid is None:  # else the helper removes it after the last delivery
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _store(identity: Identity) -> Store:

@@ -39,6 +39,7 @@ class Poller:
         self._wall = wall
         self._store: Store | None = None
         self._next_window = 0
+        self._published: Standing | None = None
         self._retry_at = 0.0
         self._answered = clock()
         self._stopping = threading.Event()
@@ -78,13 +79,20 @@ class Poller:
                 return
             self._store = self._connect()
         store, standing = self._store, self.standing
-        if standing is not None:
-            store.set(f"rank/{standing.rank}", standing.to_bytes())
+        if standing is not None or self._published is not None:
+            self._publish(store, standing)
         self._take(store)
         if standing is not None and standing.wants and standing.windows == self._next_window:
             self._decide(store, standing)
             self._take(store)
         self._answered = self._clock()
+
+    def _publish(self, store: Store, standing: Standing | None) -> None:
+        """Write the standing; one that has nothing to say any more must not go on wishing."""
+        said = standing if standing is not None or self._published is None else replace(self._published, wants="")
+        if said is not None:
+            store.set(f"rank/{said.rank}", said.to_bytes())
+        self._published = standing
 
     def _take(self, store: Store) -> None:
         while (data := store.get(f"window/{self._next_window}")) is not None:

@@ -72,6 +72,8 @@ def connect(distributed: Any, environment: Mapping[str, str], prefix: str, world
     """
     if world_size == 1:
         return LocalStore()
+    if distributed is None:
+        raise RuntimeError(f"the job has {world_size} ranks by its variables, but uses no torch.distributed")
     address, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
     if address and port:
         timeout = datetime.timedelta(seconds=5)

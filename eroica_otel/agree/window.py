@@ -80,6 +80,8 @@ def wanted(standings: Iterable[Standing], world_size: int) -> str:
 def propose(standings: Iterable[Standing], reason: str, window_seconds: float, now_seconds: float) -> Window:
     """Return the window to propose: it starts after every rank has heard of it and fits every rank's budget.
 
+    A rank that has no room for FEWEST_ITERATIONS does not shorten it for the others: it skips the window.
+
     Args:
         standings: Of the ranks that report; at least one.
         reason: One of model.REASONS.
@@ -89,7 +91,8 @@ def propose(standings: Iterable[Standing], reason: str, window_seconds: float, n
     seen = list(standings)
     period = max(max(s.period_seconds for s in seen), 1e-6)
     start = max(s.iteration for s in seen) + math.ceil(LEAD_SECONDS / period) + 1
-    length = min(math.ceil(window_seconds / period), min(s.most_iterations for s in seen))
+    fitting = [s.most_iterations for s in seen if s.most_iterations >= FEWEST_ITERATIONS]
+    length = min([math.ceil(window_seconds / period), *fitting]) if fitting else FEWEST_ITERATIONS
     return Window(int(now_seconds), reason, start, start + max(FEWEST_ITERATIONS, length))
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MetricsTimeoutError
 from opentelemetry.sdk.metrics.export import MetricReader
 
 from eroica_otel import __version__
@@ -76,7 +77,10 @@ class Outlet:
 
     def _push(self) -> None:
         for reader in self._pushed:
-            reader.collect()
+            try:
+                reader.collect()
+            except MetricsTimeoutError as error:  # a machine so busy that 10 s do not suffice; the next try may
+                self._failed("delivery", f"no delivery this time: {error}")
 
     def push_now(self) -> None:
         """Deliver without waiting for the interval; returns at once."""

@@ -8,6 +8,9 @@ from eroica_otel import __version__, names
 from eroica_otel.model import SCHEMA, STATES, Point
 from eroica_otel.status import Status
 
+MOST_GROUPS = 8
+"""Process groups shown, in the order in which the training made them; large jobs make dozens."""
+
 _Row = tuple[names.Metric, dict[str, str], "float | None"]
 
 
@@ -85,9 +88,9 @@ def _tables(
 ) -> Iterator[_Row]:
     for state in STATES:
         yield names.WORKER_STATE, {"state": state}, float(state == status.state)
-    for group, sequence in status.collectives.items():
+    for group, sequence in list(status.collectives.items())[:MOST_GROUPS]:
         yield names.COLLECTIVE_SEQUENCE, {"group": group}, float(sequence)
-    for group, size, digest in status.groups:
+    for group, size, digest in status.groups[:MOST_GROUPS]:
         yield names.GROUP_INFO, {"group": group, "size": str(size), "ranks_hash": digest}, 1.0
     for (delivery, outcome), count in deliveries.items():
         yield names.DELIVERIES, {"delivery": delivery, "outcome": outcome}, float(count)

@@ -26,7 +26,7 @@ def find_interface(environment: Mapping[str, str], wanted: str = "", sys: Path =
     address = environment.get("MASTER_ADDR", "")
     try:
         number = socket.inet_aton(socket.gethostbyname(address)) if address else b""
-    except OSError:
+    except (OSError, UnicodeError):
         return ""
     return _route(number, proc) if number else ""
 

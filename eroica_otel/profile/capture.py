@@ -1,8 +1,7 @@
 """One window inside the training process: start, borders of iterations, stop, save. Runs on the training thread.
 
-torch's profiler is used through its low-level functions, because only they keep ``trace_only`` (half the cost of
-stop). In the trainer nothing is parsed, compressed or walked: stop and save hold the GIL for 3 to 6 s per million
-events, and that is the whole cost (MEASURED A1).
+In the trainer nothing is parsed, compressed or walked: stop and save hold the GIL for 3 to 6 s per million events, and
+that is the whole cost.
 """
 
 from __future__ import annotations

@@ -54,5 +54,5 @@ def read(folder: Path) -> Capture:
         meta["frames"] = tuple((m, q, f, int(line)) for m, q, f, line in meta["frames"])
         meta["stacks"] = tuple(tuple(stack) for stack in meta["stacks"])
         return Capture(**meta, **columns)
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise TraceError(f"{folder} holds no complete capture: {error}") from error
