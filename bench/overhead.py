@@ -1,9 +1,9 @@
 """What eroica_otel costs always: CPU time of the training thread per iteration, with and without the hooks, in one run.
 
 Blocks of iterations with and without hooks alternate in one process, while the rest (1 Hz thread, helper process) runs
-Blocks of iterations with and without hooks alternate in one process, while the rest (1 Hz thread, helper process) runs
-all the time. Thread CPU time is compared, because wall time on a shared machine says nothing about microseconds. The loop
-rests between blocks, so that the 1 Hz thread has thousands of iterations a second to learn from and not tens of them.
+all the time. Thread CPU time is compared, because wall time on a shared machine says nothing about microseconds. The
+loop is as small as a loop can be (a DataLoader without workers, SGD on one parameter), so that the difference stands
+out; it rests between blocks, so that the 1 Hz thread has thousands of iterations a second to learn from, not tens of them.
 
     python bench/overhead.py [--pairs 60] [--json FILE]
 """

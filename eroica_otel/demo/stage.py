@@ -73,7 +73,7 @@ class Stage:
         self._control.mkdir(parents=True, exist_ok=True)
         self._output = self._stack.enter_context(self.log.open("wb"))
         try:
-            self._start_localizer()
+            self.restart_localizer()
             self._start_training(self._start_text())
         except BaseException:
             self.__exit__(None, None, None)
@@ -98,7 +98,8 @@ class Stage:
             preexec_fn=_die_with_parent,
         )
 
-    def _start_localizer(self) -> None:
+    def restart_localizer(self) -> None:
+        """Start the localizer, also after somebody killed it; it finds its state again."""
         listen, metrics = f"127.0.0.1:{self._otlp_port}", f"127.0.0.1:{self._metrics_port}"
         where = ["--state", str(self.out / "state"), "--report", str(self.out)]
         command = ["-m", "eroica_otel.commands.main", "localize", "--listen", listen, "--metrics", metrics, *where]
@@ -118,7 +119,7 @@ class Stage:
             "EROICA_DIR": str(self.workers_folder),
             "EROICA_WINDOW_SECONDS": str(self._window_seconds),
             "EROICA_COOLDOWN_SECONDS": "10",
-            "EROICA_NIC_MBIT": "10000",
+            "EROICA_NIC_MBIT": "10000",  # loopback does not tell a speed
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._otlp_port}",
             "OTEL_METRIC_EXPORT_INTERVAL": "2000",
             "OMP_NUM_THREADS": "1",
@@ -127,7 +128,11 @@ class Stage:
 
     def _overrides(self) -> dict[str, str]:
         """What the caller's own environment says of the training wins over the demo's choices."""
-        return {name: value for name, value in self._environment.items() if name in ("OTEL_METRICS_EXPORTER",)}
+        return {
+            name: value
+            for name, value in self._environment.items()
+            if name in ("OTEL_METRICS_EXPORTER", "OTEL_METRIC_EXPORT_INTERVAL")
+        }
 
     def pid(self, name: str) -> int:
         """Return the process id of "localizer", "text" or "training"."""
