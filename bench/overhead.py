@@ -3,7 +3,7 @@
 Blocks of iterations with and without hooks alternate in one process, while the rest (1 Hz thread, helper process) runs
 all the time. Thread CPU time is compared, because wall time on a shared machine says nothing about microseconds. The
 loop is as small as a loop can be (a DataLoader without workers, SGD on one parameter), so that the difference stands
-out; it rests between blocks, so that the 1 Hz thread has thousands of iterations a second to learn from, not tens of them.
+out; it rests between blocks, so that the 1 Hz thread learns from thousands of iterations a second, not tens of them.
 
     python bench/overhead.py [--pairs 60] [--json FILE]
 """

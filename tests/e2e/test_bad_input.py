@@ -1,4 +1,4 @@
-"""What users get wrong, and what machines do to them: a message with the remedy, a counted metric, training untouched."""
+"""What users get wrong and what machines do to them: a message with the remedy, a metric, training untouched."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from jobs import helper_of, job, value, wait_until
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from eroica_otel import names
 from eroica_otel.demo.stage import free_port
 from eroica_otel.status import live_workers
+from jobs import helper_of, job, value, wait_until
 
 
 def test_malformed_variables_are_named_and_their_defaults_used(tmp_path: Path) -> None:

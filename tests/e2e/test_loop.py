@@ -1,4 +1,4 @@
-"""The whole loop, with a real training of four processes: what the demo shows, and what a kill in the middle does to it."""
+"""The whole loop with a real training of four processes: what the demo shows, and what kills in the middle do to it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import helper_of, scrape, value, wait_until
 
 from eroica_otel import names
 from eroica_otel.commands.window import request
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage, free_port
 from eroica_otel.model import Point
 from eroica_otel.publish.report import json as report_json
+from jobs import helper_of, scrape, value, wait_until
 
 WINDOW_SECONDS = 3.0
 PATIENCE_SECONDS = 120.0
