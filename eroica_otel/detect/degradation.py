@@ -3,7 +3,8 @@
 The published rule (mean of the recent N = 50 iterations more than 5 % above the recent shortest, EROICA, NSDI'26) is
 on for ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the
 MEDIAN of the N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations
-(docs/method.md).
+(docs/method.md). No iteration weighs more than twice the baseline: one checkpoint of 20 s would otherwise stand for a
+slow job for N iterations, and hide a slow job for the 1,000 after it, because it makes the standard error large.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ HISTORY_ITERATIONS = 1000
 HISTORY_SECONDS = 1800.0
 MOST_MEANS = 50_000
 STANDARD_ERRORS = 3.0
+MOST_OF_BASELINE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Level:
 
     Attributes:
         baseline_seconds: Median of the N-iteration means before the recent N; NaN until there are 2 N iterations.
-        recent_seconds: Mean of the recent N; NaN before.
+        recent_seconds: Mean of the recent N, pauses cut to twice the baseline unless ``standing``; NaN before.
         ratio: Rise of recent over baseline, 0.28 = 28 % slower; NaN before.
         standing: The rise passed both tests for N/2 iterations and still does.
     """
@@ -45,6 +47,7 @@ class Detector:
         self._ratio = ratio
         self._block = max(1, recent // 5)
         self._sums: deque[float] = deque([0.0], maxlen=recent + 1)
+        self._whole: deque[float] = deque(maxlen=recent)
         self._blocks: deque[tuple[float, float]] = deque()
         self._block_sum = 0.0
         self._means: deque[tuple[float, float]] = deque()
@@ -60,8 +63,11 @@ class Detector:
         """Take the next timed iteration; return the level after it."""
         self.count += 1
         self._elapsed += period_seconds
-        self._sums.append(self._sums[-1] + period_seconds)
-        self._block_sum += period_seconds
+        self._whole.append(period_seconds)
+        known = self._baseline == self._baseline
+        weight = min(period_seconds, MOST_OF_BASELINE * self._baseline) if known else period_seconds
+        self._sums.append(self._sums[-1] + weight)
+        self._block_sum += weight
         if self.count >= self._n and self.count % self._block == 0:
             self._means.append((self._elapsed, self._recent()))
         if self.count % self._block == 0:
@@ -94,7 +100,7 @@ class Detector:
             return
         self._blocks_to_wait = len(self._means) // 100
         delay = self._n // self._block
-        older = np.array([mean for _, mean in self._means])[: max(0, len(self._means) - delay)]
+        older = np.array([mean for _, mean in self._means])[: max(1, len(self._means) - delay)]
         if older.size:
             self._baseline = float(np.median(older))
             self._error = self._standard_error(delay)
@@ -104,7 +110,9 @@ class Detector:
         rise = recent - self._baseline
         significant = rise > max(self._ratio * self._baseline, STANDARD_ERRORS * self._error)
         self._held = self._held + 1 if significant else 0
-        return Level(self._baseline, recent, rise / self._baseline, self._held >= self._n // 2)
+        standing = self._held >= self._n // 2
+        shown = sum(self._whole) / self._n if standing else recent
+        return Level(self._baseline, shown, shown / self._baseline - 1, standing)
 
     def _standard_error(self, delay: int) -> float:
         """Return the standard error of an N-mean, from means of blocks before the recent N.

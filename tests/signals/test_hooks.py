@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -63,7 +64,7 @@ def test_each_batch_is_an_input_and_the_end_of_the_data_is_none(workers: int, re
     rows = recorder.take()
     assert {key for key, _, _ in rows} == {id(loader.dataset)}
     assert all(begin <= end for _, begin, end in rows)
-    assert all(before[2] <= after[1] for before, after in zip(rows, rows[1:], strict=False))
+    assert all(before[2] <= after[1] for before, after in itertools.pairwise(rows))
 
 
 def test_an_iterable_dataset_is_an_input_like_any_other(recorder: Recorder, hooks: Hooks) -> None:
@@ -171,7 +172,7 @@ def test_close_restores_what_was_there(recorder: Recorder) -> None:
 
 
 def test_a_hook_that_somebody_else_has_wrapped_is_silent_after_close(recorder: Recorder) -> None:
-    owner = torch.utils.data.dataloader._BaseDataLoaderIter
+    owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
     before = owner.__next__
     started: list[str] = []
     recorder.on_first = lambda: started.append("started")
@@ -190,7 +191,7 @@ def test_a_hook_that_somebody_else_has_wrapped_is_silent_after_close(recorder: R
 def test_the_first_event_calls_once_and_tells_the_thread() -> None:
     calls: list[int] = []
     recorder = Recorder(lambda: calls.append(threading.get_ident()), lambda: None)
-    trainer = threading.Thread(target=lambda: [recorder.input(1, 2, 3), recorder.update(recorder)])
+    trainer = threading.Thread(target=recorder.update, args=(calls,))
     trainer.start()
     trainer.join()
     recorder.input(1, 2, 3)
@@ -210,7 +211,8 @@ def test_an_optimizer_that_another_thread_steps_is_counted(recorder: Recorder, h
 
 def test_the_border_is_called_from_its_number_on_after_updates_of_the_counted_optimizer_only() -> None:
     seen: list[int] = []
-    recorder = Recorder(lambda: None, lambda: seen.append(recorder.steps))
+    recorder = Recorder(lambda: None, lambda: None)
+    recorder.on_edge = lambda: seen.append(recorder.steps)
     hooks = Hooks(recorder)
     first, second = optimizer(), optimizer()
     recorder.edge = 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +56,7 @@ def test_the_iteration_of_a_loop(text: str, cycle: object, period: float, update
     assert play.learner.irregular == 0
     assert periods(done) == {period}
     assert {iteration.updates for iteration in done} == {updates}
-    assert {b.number - a.number for a, b in zip(done, done[1:], strict=False)} == {updates}
+    assert {b.number - a.number for a, b in itertools.pairwise(done)} == {updates}
     assert done[-1].number in (play.learner.updates - updates, play.learner.updates)
 
 
@@ -147,11 +149,11 @@ def test_lightning_checks_validation_first_so_that_the_first_loader_is_not_the_t
 def test_inputs_without_any_update_are_unmatched_from_200_on() -> None:
     play = Play()
     play("(D0)*199")
-    assert not play.learner.unmatched
-    play("D0")
-    assert play.learner.unmatched
-    play("O0")
-    assert not play.learner.unmatched
+    states = [play.learner.unmatched]
+    for token in ("D0", "O0"):
+        play(token)
+        states.append(play.learner.unmatched)
+    assert states == [False, True, False]
 
 
 def test_a_long_evaluation_after_learning_is_not_unmatched() -> None:
@@ -173,7 +175,7 @@ def test_a_loop_that_changes_is_learned_anew_after_30_unmatched_segments() -> No
     play = Play()
     play("(D0 O0)*20")
     assert play("(D0 D0 D0 D0 O0)*31 D0")[0].number == 20  # the last plain one
-    assert play.learner.cycle == ()
+    assert not play.learner.cycle
     play("D0 D0 D0 O0 (D0 D0 D0 D0 O0)*10")
     assert play.learner.cycle == ((4, (0,)),)
     assert periods(play("(D0 D0 D0 D0 O0)*5")) == {0.05}
@@ -217,7 +219,7 @@ def test_whatever_comes_iterations_follow_one_another_and_every_update_is_counte
     rows = Rows()
     done = learner.feed(rows.of(tokens))
     assert learner.updates == rows.steps
-    for before, after in zip(done, done[1:], strict=False):
+    for before, after in itertools.pairwise(done):
         assert after.number > before.number or after.updates == 0
         assert after.start_ns >= before.start_ns + round(before.period_seconds * 1e9) - 1
     for iteration in done:
