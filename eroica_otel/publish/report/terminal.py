@@ -110,8 +110,19 @@ def _head(row: tuple[str, str, str], columns: Sequence[int], width: int) -> list
 def _body(finding: Finding, iteration: float) -> list[str]:
     price = cost(finding, iteration)
     facts = [f"costs {price}" if price else "", f"{finding.confidence} confidence", persistence(finding)]
-    lines = [", ".join(fact for fact in facts if fact), *finding.evidence]
+    lines = [", ".join(fact for fact in facts if fact), *finding.evidence, _distances(finding)]
     return lines + ([f"do: {finding.advice}"] if finding.advice else [])
+
+
+def _distances(finding: Finding) -> str:
+    """Return the three distances with their symbols, for those who compare runs; "" where none was computed."""
+    parts = (
+        (finding.differential_distance, "peers {:.2f} (Delta)"),
+        (finding.drift_distance, "reference {:+.2f} (Gamma)"),
+        (finding.expectation_distance, "expectation {:.2f} (D)"),
+    )
+    known = ", ".join(text.format(number) for number, text in parts if number is not None)
+    return f"distance from {known}" if known else ""
 
 
 def _context(report: Report, width: int) -> list[str]:

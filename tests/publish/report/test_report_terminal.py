@@ -32,6 +32,7 @@ CULPRIT   rank 2 on node-c   augment (train:41)   python_overhead
           costs 46 ms of every 212 ms iteration (22 %), high confidence
           own CPU time 44 ms an iteration, its peers 0.4 ms; absent in the reference window
           the others wait for it: rank 2 waits 18 ms in all_reduce, ranks 0, 1, 3 wait 61 to 64 ms
+          distance from peers 1.00 (Delta), reference +0.21 (Gamma), expectation 0.21 (D)
           do: move the work into DataLoader workers or off the training thread
 
 victims   ranks 0, 1, 3
