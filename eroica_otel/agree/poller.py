@@ -64,13 +64,16 @@ class Poller:
 
     def _run(self) -> None:
         while not self._stopping.wait(1.0):
-            try:
-                self.poll()
-            except (OSError, RuntimeError, ValueError, TypeError) as error:
-                self.errors += 1
-                self.last_error = str(error).split("\n")[0]
-                self._store = None
-                self._retry_at = self._clock() + RETRY_SECONDS
+            self._round()
+
+    def _round(self) -> None:
+        try:
+            self.poll()
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            self.errors += 1
+            self.last_error = str(error).split("\n")[0]
+            self._store = None
+            self._retry_at = self._clock() + RETRY_SECONDS
 
     def poll(self) -> None:
         """One round; raises OSError, RuntimeError or ValueError when the store fails."""

@@ -1,0 +1,281 @@
+"""Pollers that meet in one store: exactly one window for one wish, and a store that fails harms nobody."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch.distributed
+
+from eroica_otel.agree.poller import RETRY_SECONDS, Poller
+from eroica_otel.agree.store import C10dStore, LocalStore, Store, connect
+from eroica_otel.model import Window
+from factories_worker import FakeClock, standing
+
+SERVER = """
+import sys
+from datetime import timedelta
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=5))
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass
+class Server:
+    """A store's server in a process of its own, so that it can be killed and stopped."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def environment(self) -> dict[str, str]:
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port)}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield Server(process, int(process.stdout.readline()))
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+@pytest.fixture
+def own_server() -> Any:
+    return torch.distributed.TCPStore(  # type: ignore[attr-defined]
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=datetime.timedelta(seconds=5)
+    )
+
+
+def pollers(connected: Callable[[], Store], ranks: int = 4, clock: FakeClock | None = None) -> list[Poller]:
+    clock = clock or FakeClock()
+    return [Poller(connected, ranks, 20.0, clock, lambda: 1_764_430_000.0) for _ in range(ranks)]
+
+
+def rounds(ranks: list[Poller], times: int = 3) -> None:
+    for _ in range(times):
+        for poller in ranks:
+            poller.poll()
+
+
+def test_one_wish_gives_one_window_that_all_get() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number, wants="manual" if number == 2 else "")
+    rounds(ranks)
+    assert [list(poller.agreed) for poller in ranks] == [[Window(1_764_430_000, "manual", 131, 331)]] * 4
+
+
+def test_a_wish_from_before_a_window_opens_no_second_one() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number, wants="degraded")
+    rounds(ranks, 5)
+    assert [len(poller.agreed) for poller in ranks] == [1, 1, 1, 1]
+    # Rank 0 has taken it and still stands, the others have not said anything new: theirs are old wishes.
+    ranks[0].standing = standing(0, wants="degraded", windows=1)
+    rounds(ranks, 5)
+    assert [len(poller.agreed) for poller in ranks] == [1, 1, 1, 1]
+    ranks[1].standing = standing(1, wants="degraded", windows=1)
+    rounds(ranks, 2)
+    assert [len(poller.agreed) for poller in ranks] == [2, 2, 2, 2]
+
+
+def test_a_rank_that_has_nothing_to_say_any_more_does_not_go_on_wishing() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    for number in range(3):
+        ranks[number].standing = standing(number)
+    rounds(ranks)
+    ranks[0].standing = standing(0, wants="degraded")
+    rounds(ranks)
+    assert not any(poller.agreed for poller in ranks)  # one of three is not half
+    ranks[0].standing = None  # its loop has changed and is learned anew
+    rounds(ranks)
+    ranks[1].standing = standing(1, wants="degraded")
+    rounds(ranks)
+    assert not any(poller.agreed for poller in ranks)
+
+
+def test_nobody_wants_anything_and_nothing_happens() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    rounds(ranks)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number)
+    rounds(ranks)
+    assert not any(poller.agreed for poller in ranks)
+
+
+def test_a_rank_that_comes_late_hears_of_every_window() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    early, late = ranks[:3], ranks[3]
+    for number, poller in enumerate(early):
+        poller.standing = standing(number, wants="manual" if number == 0 else "")
+    rounds(early)
+    late.poll()
+    assert list(late.agreed) == list(early[0].agreed)
+
+
+def test_four_pollers_at_once_on_a_real_store_agree_on_one_window(own_server: Any) -> None:
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(own_server.port)}
+    ranks = pollers(lambda: connect(torch.distributed, environment, "eroica/run/0/", 4))
+    for number, poller in enumerate(ranks):
+        # Each would propose another window: its own iteration is the highest that it sees.
+        poller.standing = standing(number, iteration=100 + number, wants="manual")
+    barrier = threading.Barrier(4)
+
+    def run(poller: Poller) -> None:
+        poller.poll()
+        barrier.wait()
+        for _ in range(10):
+            poller.poll()
+
+    threads = [threading.Thread(target=run, args=(poller,)) for poller in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert [len(poller.agreed) for poller in ranks] == [1, 1, 1, 1]
+    assert len({poller.agreed[0] for poller in ranks}) == 1
+
+
+def test_keys_of_an_earlier_run_are_not_seen(own_server: Any) -> None:
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(own_server.port)}
+    (before,) = pollers(lambda: connect(torch.distributed, environment, "eroica/run/0/", 2), 1)
+    before.standing = standing(0, wants="manual")
+    before.poll()
+    assert len(before.agreed) == 1
+    (after,) = pollers(lambda: connect(torch.distributed, environment, "eroica/run/1/", 2), 1)
+    after.standing = standing(0)
+    after.poll()
+    assert not after.agreed
+
+
+def test_the_store_answers_none_for_a_key_that_is_not_there_and_keeps_the_first(own_server: Any) -> None:
+    store = C10dStore(own_server, "x/")
+    assert store.get("a") is None
+    assert store.first("a", b"1") == b"1"
+    assert store.first("a", b"2") == b"1"
+    store.set("a", b"3")
+    assert store.get("a") == b"3"
+
+
+def test_one_process_needs_no_store() -> None:
+    assert isinstance(connect(None, {}, "", 1), LocalStore)
+
+
+def test_a_job_without_torch_distributed_says_so_and_keeps_trying() -> None:
+    clock = FakeClock()
+    (poller,) = pollers(lambda: connect(None, {}, "", 4), 1, clock)
+    with pytest.raises(RuntimeError, match=r"4 ranks by its variables, but uses no torch\.distributed"):
+        poller.poll()
+
+
+def test_without_an_address_and_without_a_process_group_there_is_an_error_that_the_thread_knows() -> None:
+    with pytest.raises((RuntimeError, ValueError)):
+        connect(torch.distributed, {}, "", 4)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for another process or thread; the limit is no measurement, it only ends a test that has failed."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        select.select([], [], [], 0.02)
+
+
+def test_a_killed_server_is_counted_and_raises_nothing(server: Server) -> None:
+    poller = Poller(lambda: connect(torch.distributed, server.environment(), "p/", 2), 2, 20.0)
+    poller.standing = standing(0)
+    poller.start()
+    wait_for(lambda: poller._store is not None)
+    server.process.kill()
+    wait_for(lambda: poller.errors > 0)
+    assert poller.last_error
+    assert "\n" not in poller.last_error
+    assert poller._runner.is_alive()
+    poller.stop()
+    assert not poller._runner.is_alive()
+
+
+def test_after_an_error_it_waits_before_it_connects_again() -> None:
+    clock, connected = FakeClock(), []
+
+    def refused() -> Store:
+        connected.append(clock.now)
+        raise ConnectionError("nobody there")
+
+    poller = Poller(refused, 2, 20.0, clock)
+    poller._round()
+    poller._round()
+    assert (len(connected), poller.errors, poller.last_error) == (1, 1, "nobody there")
+    clock.now += RETRY_SECONDS
+    poller._round()
+    assert len(connected) == 2
+
+
+def test_silence_is_the_time_since_the_last_answer() -> None:
+    clock, store = FakeClock(), LocalStore()
+    poller = Poller(lambda: store, 1, 20.0, clock)
+    poller.poll()
+    assert poller.silent_seconds() == 0.0
+    clock.now += 2  # one round and its second are no silence
+    assert poller.silent_seconds() == 0.0
+    clock.now += 10
+    assert poller.silent_seconds() == 10.0
+    poller.poll()
+    assert poller.silent_seconds() == 0.0
+
+
+def stays_in_the_store(poller: Poller) -> bool:
+    """Whether the thread is inside a call of the store now and after a while."""
+
+    def inside() -> bool:
+        frame = sys._current_frames().get(poller._runner.ident or 0)
+        return frame is not None and frame.f_code.co_filename.endswith("agree/store.py")
+
+    if not inside():
+        return False
+    select.select([], [], [], 0.3)
+    return inside()
+
+
+def test_a_frozen_server_takes_its_poller_and_nobody_else(server: Server) -> None:
+    clock = FakeClock()
+    poller = Poller(lambda: connect(torch.distributed, server.environment(), "p/", 2), 2, 20.0, clock)
+    poller.standing = standing(0)
+    poller.start()
+    wait_for(lambda: poller._store is not None)
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: stays_in_the_store(poller))
+        clock.now += 60
+        # What the 1 Hz thread does with it is never held up.
+        assert poller.silent_seconds() == 58.0
+        poller.standing = replace(standing(0), wants="manual")
+        assert not poller.agreed
+        poller.stop()
+        assert poller._runner.is_alive()
+        assert poller._runner.daemon
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    wait_for(lambda: not poller._runner.is_alive())
