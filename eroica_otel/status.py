@@ -129,7 +129,7 @@ class StatusWriter:
         HEADER.pack_into(self._map, 0, MAGIC, self._sequence, time.perf_counter_ns(), self._count, len(data))
 
     def _begin(self, length: int) -> None:
-        self._sequence += 1
+        self._sequence += 1 - self._sequence % 2  # odd, also after a write that did not reach its end
         HEADER.pack_into(self._map, 0, MAGIC, self._sequence, time.perf_counter_ns(), self._count, length)
 
 

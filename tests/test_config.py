@@ -1,0 +1,100 @@
+"""Options of a worker: precedence, and what a wrong value does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from eroica_otel.config import OPTIONS, WorkerConfig, default_directory
+from eroica_otel.errors import ConfigError
+
+
+def test_an_argument_wins_over_the_environment_and_that_over_the_default() -> None:
+    environment = {"EROICA_WINDOW_SECONDS": "7", "EROICA_ROLE": "encoder"}
+    config = WorkerConfig.from_env(environment, window_seconds=3)
+    assert (config.window_seconds, config.role, config.capture) == (3.0, "encoder", "light")
+    assert config.problems == ()
+
+
+def test_an_argument_of_none_is_not_given() -> None:
+    assert WorkerConfig.from_env({"EROICA_ROLE": "a"}, role=None).role == "a"
+
+
+@pytest.mark.parametrize("text", ["1", "true", "YES", " on "])
+def test_yes_is_spelled_in_many_ways(text: str) -> None:
+    assert WorkerConfig.from_env({"EROICA_DISABLED": text}).disabled is True
+
+
+@pytest.mark.parametrize("text", ["0", "false", "No", "off", ""])
+def test_so_is_no(text: str) -> None:
+    assert WorkerConfig.from_env({"EROICA_REFERENCE": text}).reference is False
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "remedy"),
+    [
+        ("EROICA_WINDOW_SECONDS", "ten", "a number from 0.5 to 600"),
+        ("EROICA_WINDOW_SECONDS", "nan", "a number from 0.5 to 600"),
+        ("EROICA_WINDOW_SECONDS", "-1", "a number from 0.5 to 600"),
+        ("EROICA_RECENT_ITERATIONS", "50.5", "a whole number from 10 to 1000"),
+        ("EROICA_RECENT_ITERATIONS", "9", "a whole number from 10 to 1000"),
+        ("EROICA_CAPTURE", "LIGHT", "light or exact or stacks"),
+        ("EROICA_DISABLED", "maybe", "1 or 0"),
+    ],
+)
+def test_a_malformed_variable_is_ignored_and_said_with_its_remedy(variable: str, text: str, remedy: str) -> None:
+    config = WorkerConfig.from_env({variable: text, "EROICA_ROLE": "a"})
+    default = WorkerConfig.from_env({"EROICA_ROLE": "a"})
+    (problem,) = config.problems
+    assert problem == f"{variable}={text!r} is not usable: give {remedy}; it is ignored"
+    assert all(getattr(config, name) == getattr(default, name) for name in OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("window_seconds", -5), ("window_seconds", "soon"), ("recent_iterations", 3.7), ("capture", 7), ("reference", [])],
+)
+def test_a_malformed_argument_is_ignored_like_a_malformed_variable(argument: str, value: Any) -> None:
+    config = WorkerConfig.from_env({}, **{argument: value})
+    assert getattr(config, argument) == getattr(WorkerConfig.from_env({}), argument)
+    assert config.problems[0].startswith(f"{argument}={value!r} is not usable: give ")
+
+
+def test_every_problem_is_said() -> None:
+    assert (
+        len(WorkerConfig.from_env({"EROICA_DISABLED": "x", "EROICA_CAPTURE": "y", "EROICA_NO_SUCH": "z"}).problems) == 3
+    )
+
+
+def test_a_variable_that_is_no_option_is_named() -> None:
+    (problem,) = WorkerConfig.from_env({"EROICA_WINDOW": "5", "OTHER": "1"}).problems
+    assert problem == "EROICA_WINDOW is not an option of this version and does nothing"
+
+
+def test_an_unknown_argument_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no option unknown; it has disabled, .*directory"):
+        WorkerConfig.from_env({}, unknown=1)
+
+
+def test_the_folder_is_absolute_so_that_a_training_may_change_its_own() -> None:
+    assert WorkerConfig.from_env({"EROICA_DIR": "here"}).directory == os.path.join(os.getcwd(), "here")
+    assert WorkerConfig.from_env({"EROICA_DIR": "~/x"}).directory == os.path.expanduser("~/x")
+    assert WorkerConfig.from_env({}).directory == default_directory()
+
+
+def test_every_field_is_an_option_with_help_and_a_variable_of_its_own() -> None:
+    assert {field.name for field in fields(WorkerConfig)} - set(OPTIONS) == {"problems"}
+    variables = [option.metadata["variable"] for option in OPTIONS.values()]
+    assert len(set(variables)) == len(variables)
+    assert all(option.metadata["help"] for option in OPTIONS.values())
+
+
+def test_every_default_is_a_value_that_may_be_given() -> None:
+    environment = {
+        option.metadata["variable"]: str(option.default) for option in OPTIONS.values() if option.default != ""
+    }
+    config = WorkerConfig.from_env(environment)
+    assert config == WorkerConfig.from_env({})

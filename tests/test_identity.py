@@ -1,0 +1,110 @@
+"""Who a worker is, by what launchers and schedulers leave in its environment."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+import pytest
+
+from eroica_otel.config import WorkerConfig
+from eroica_otel.identity import job_name, resolve, resource_attributes
+
+ARGV = ["/home/me/train.py", "--lr", "1"]
+
+
+@dataclass
+class Distributed:
+    """What torch.distributed answers."""
+
+    rank: int = 5
+    size: int = 8
+    up: bool = True
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return self.up
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def get_world_size(self) -> int:
+        return self.size
+
+
+@pytest.mark.parametrize(
+    ("environment", "argv", "name"),
+    [
+        ({"OTEL_SERVICE_NAME": "svc", "SLURM_JOB_NAME": "slurm"}, ARGV, "svc"),
+        ({"SLURM_JOB_NAME": "slurm", "TORCHELASTIC_RUN_ID": "run"}, ARGV, "slurm"),
+        ({"TORCHELASTIC_RUN_ID": "nightly-7b"}, ARGV, "nightly-7b"),
+        ({"TORCHELASTIC_RUN_ID": "none"}, ARGV, "train"),
+        ({"TORCHELASTIC_RUN_ID": "0b0a3a0e-6b0e-4a57-9d2b-6c6f2f9d6a11"}, ARGV, "train"),
+        ({"OTEL_SERVICE_NAME": "  "}, ARGV, "train"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=from-attributes,x"}, ARGV, "from-attributes"),
+        ({}, ["/src/pretrain/__main__.py"], "pretrain"),
+        ({}, ["-c"], "-c"),
+        ({}, [""], "training"),
+        ({}, [], "training"),
+    ],
+)
+def test_the_job_is_named_by_the_first_who_has_a_name(environment: dict[str, str], argv: list[str], name: str) -> None:
+    assert job_name(environment, argv) == name
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank", "size", "local"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, 3, 4, 1),
+        ({"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1"}, 9, 16, 1),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2"}, 2, 4, 2),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, 1, 2, 0),
+        ({"RANK": "3", "SLURM_PROCID": "0", "WORLD_SIZE": "4", "SLURM_NTASKS": "1"}, 3, 4, 0),
+        ({"RANK": "three", "WORLD_SIZE": "²"}, 0, 1, 0),
+        ({"WORLD_SIZE": "0"}, 0, 1, 0),
+        ({}, 0, 1, 0),
+    ],
+)
+def test_rank_and_size_come_from_the_launcher(environment: dict[str, str], rank: int, size: int, local: int) -> None:
+    found = resolve(WorkerConfig(), environment, ARGV)
+    assert (found.rank, found.world_size, found.local_rank) == (rank, size, local)
+
+
+def test_a_process_group_wins_over_variables_once_it_is_there() -> None:
+    environment = {"RANK": "1", "WORLD_SIZE": "2"}
+    assert resolve(WorkerConfig(), environment, ARGV, Distributed()).rank == 5
+    assert resolve(WorkerConfig(), environment, ARGV, Distributed()).world_size == 8
+    assert resolve(WorkerConfig(), environment, ARGV, Distributed(up=False)).rank == 1
+
+
+def test_options_win_and_the_role_is_not_known_yet() -> None:
+    config = WorkerConfig(training_job="mine", team="vision", role="encoder")
+    environment = {"OTEL_SERVICE_NAME": "svc", "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=other"}
+    found = resolve(config, environment, ARGV)
+    assert (found.training_job, found.team, found.role) == ("mine", "vision", "")
+
+
+def test_team_and_host_come_from_resource_attributes_else_the_host_is_this_one() -> None:
+    environment = {"OTEL_RESOURCE_ATTRIBUTES": "service.namespace=nlp, host.name = gpu-17 ,bad"}
+    found = resolve(WorkerConfig(), environment, ARGV)
+    assert (found.team, found.host) == ("nlp", "gpu-17")
+    assert resolve(WorkerConfig(), {}, ARGV).host == socket.gethostname()
+
+
+def test_attributes_keep_equal_signs_of_their_values() -> None:
+    assert resource_attributes({"OTEL_RESOURCE_ATTRIBUTES": "a=b=c,d"}) == {"a": "b=c"}
+
+
+def test_run_and_restart_tell_one_start_of_the_job_from_the_next() -> None:
+    environment = {"TORCHELASTIC_RUN_ID": "r1", "TORCHELASTIC_RESTART_COUNT": "2", "SLURM_JOB_ID": "77"}
+    found = resolve(WorkerConfig(), environment, ARGV)
+    assert (found.run_id, found.restart) == ("r1", 2)
+    assert resolve(WorkerConfig(), {"SLURM_JOB_ID": "77"}, ARGV).run_id == "77"
+
+
+def test_the_labels_are_those_of_every_data_point() -> None:
+    config = WorkerConfig(training_job="mine", team="vision")
+    found = resolve(config, {"RANK": "3", "OTEL_RESOURCE_ATTRIBUTES": "host.name=h"}, ARGV)
+    assert found.labels() == {"training_job": "mine", "team": "vision", "rank": "3", "host": "h", "role": ""}
