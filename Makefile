@@ -16,7 +16,7 @@ BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types contracts unit e2e format bench wheel oldest lock clean
+.PHONY: help setup demo test lint types contracts unit e2e format bench docs wheel oldest lock clean
 # What the caller's shell points Python at must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
@@ -51,6 +51,9 @@ format: $(READY) ## put the code into its format
 
 bench: $(READY) ## run the benchmarks
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(READY) ## renew the tables that follow from code
+	@$(BIN)/python docs/generate.py
 
 wheel: $(READY) ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist

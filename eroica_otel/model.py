@@ -18,7 +18,7 @@ SCHEMA = 1
 """Version of the series and of the report contract."""
 
 KINDS = ("compute", "memory", "communication", "host", "python")
-"""Kinds of function, in the order in which a GPU job charges an instant (DESIGN: critical path)."""
+"""Kinds of function, in the order in which a GPU job charges an instant (docs/how-it-works.md)."""
 
 STATES = ("learning", "healthy", "degraded", "blocked", "paused", "finished", "unmatched")
 REASONS = ("reference", "degraded", "blocked", "manual", "periodic")
@@ -145,7 +145,7 @@ class WorkerWindow:
         floor: Smallest beta that was kept; a function that is absent had a share in [0, floor].
         dropped: Functions that were cut by the budget.
         patterns: By beta, largest first.
-        signature: Key of the learned loop (see DESIGN: Gamma), equal on workers of one job and over restarts.
+        signature: Key of the learned loop (docs/method.md, Gamma), equal on workers of one job and over restarts.
     """
 
     identity: Identity

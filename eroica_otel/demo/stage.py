@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import math
 import os
 import signal
 import socket
@@ -26,6 +28,7 @@ from eroica_otel.status import Status, live_workers
 
 JOB = "demo"
 RANKS = 4
+END_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -83,9 +86,21 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self._finish()
         for process in reversed(self._processes.values()):
             _end(process)
         self._stack.close()
+
+    def _finish(self) -> None:
+        """Let all ranks end at one iteration some seconds ahead, as a training does; a kill leaves tracebacks."""
+        training, workers = self._processes["training"], self.workers()
+        if training.poll() is None and workers:
+            seconds = max(worker.recent_seconds or 1.0 for worker in workers)
+            last = max(worker.iterations for worker in workers) + math.ceil(END_SECONDS / seconds)
+            _write(self._control / "stop", last)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                training.wait(timeout=END_SECONDS + 10)
 
     def _spawn(self, name: str, arguments: Iterable[str], extra: dict[str, str], stdout: int | None = None) -> None:
         self._processes[name] = subprocess.Popen(

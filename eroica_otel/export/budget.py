@@ -8,7 +8,7 @@ from eroica_otel.export.points import window_points
 from eroica_otel.model import WorkerWindow
 
 MOST_SERIES = 320
-"""Per worker, everything included (DESIGN section 5)."""
+"""Per worker, everything included."""
 STANDING_SERIES = 110
 """What a worker shows outside windows at most: histograms, states, totals, outcomes, groups; counted in a test."""
 

@@ -1,4 +1,7 @@
-"""One window of one mode on one GPU; called by gpu_check.sh, which says what it is for. Prints one JSON object."""
+"""What one window costs in one mode, on a GPU (called by gpu_check.sh) or on the CPU. Prints one JSON object.
+
+    python bench/window_cost.py --mode light|exact [--device cpu] [--iterations 100]
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py.
+
+``make docs`` runs it; a test fails when a table is not what this writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from eroica_otel import names
+from eroica_otel.config import OPTIONS
+
+ROOT = Path(__file__).parent.parent
+SERIES = ROOT / "docs" / "series.md"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- options: written by docs/generate.py -->", "<!-- end of options -->"
+
+_INTRODUCTION = """\
+# Series
+
+Every series that eroica_otel exports, as Prometheus shows it. Written from `eroica_otel/names.py` by `make docs`.
+
+The OpenTelemetry instrument has the same name with one dot, `eroica.` and the rest, and without `_total`. Pull, a
+Collector and Prometheus 3 all arrive at the name shown here, since the unit's word stands in the instrument's name.
+
+Labels of every series of a worker: `training_job`, `team` (service.namespace), `rank`, `host`, `role`. The window id is
+a value, never a label. Series marked *c* are always there on a healthy CPU job after its first window; a test scrapes
+them.
+"""
+
+
+def series_page() -> str:
+    """Return docs/series.md."""
+    blocks = [_INTRODUCTION]
+    for component, title in ((names.WORKER, "Workers (helper process)"), (names.LOCALIZER, "Localizer")):
+        rows = ["| series | type | labels | what it is |", "|---|---|---|---|"]
+        for metric in (metric for metric in names.ALL if metric.component == component):
+            own = [label for label in metric.labels if component == names.LOCALIZER or label not in names.IDENTITY]
+            labels = ", ".join(f"`{label}`" for label in own) or "-"
+            mark = " *c*" if metric.cpu_job else ""
+            rows.append(f"| `{metric.name}`{mark} | {metric.type} | {labels} | {metric.help} |")
+        more = " beside those of every worker" if component == names.WORKER else ""
+        blocks.append(f"## {title}\n\nLabels{more}.\n\n" + "\n".join(rows) + "\n")
+    return "\n".join(blocks)
+
+
+def options_table() -> str:
+    """Return the table of the worker's options."""
+    rows = ["| variable | argument of `instrument()` | default | meaning |", "|---|---|---|---|"]
+    for name, option in OPTIONS.items():
+        default = {True: "1", False: "0", "": "-"}.get(option.default, f"{option.default}")
+        rows.append(f"| `{option.metadata['variable']}` | `{name}` | {default} | {option.metadata['help']} |")
+    return "\n".join(rows)
+
+
+def readme(text: str) -> str:
+    """Return the README with its table of options renewed."""
+    head, rest = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{options_table()}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> int:
+    """Write both files."""
+    SERIES.write_text(series_page())
+    README.write_text(readme(README.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Tables that follow from code are what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_series_is_current(generate: ModuleType) -> None:
+    assert (ROOT / "docs" / "series.md").read_text("utf-8") == generate.series_page(), "make docs renews it"
+
+
+def test_the_readmes_options_are_current(generate: ModuleType) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert text == generate.readme(text), "make docs renews it"
+
+
+def test_both_commands_stand_on_the_first_screen() -> None:
+    screen = (ROOT / "README.md").read_text("utf-8").splitlines()[:24]
+    assert any(line.startswith("$ make demo") for line in screen)
+    assert any(line.startswith("$ make test") for line in screen)
