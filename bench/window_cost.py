@@ -89,6 +89,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--iterations", type=int, default=100, help="before and after; inside twice as many")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # on shared cores more threads wait for one another, and times mean nothing
     state = training(arguments.device)
     run(30, state)
     before = run(arguments.iterations, state)
