@@ -39,8 +39,8 @@ def affordable_iterations(
 ) -> int:
     """Return how many iterations a window may hold; 0 = not even one fits.
 
-    A captured event takes 2.2 KB of memory until it is saved (bench/README.md) and 0.3 KB on disk; at most half of what is
-    free is used.
+    A captured event takes 2.2 KB of memory until it is saved (bench/README.md) and 0.3 KB on disk; at most half of what
+    is free is used.
     """
     if events_per_iteration <= 0:
         return 1_000_000

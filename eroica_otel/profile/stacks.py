@@ -145,8 +145,9 @@ def qualified_name(frame: FrameType) -> str:
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     kind = first if isinstance(first, type) else type(first)
     for owner in kind.__mro__ if first is not None else ():
-        if getattr(vars(owner).get(code.co_name), "__code__", None) is code:
+        found = vars(owner).get(code.co_name)
+        if getattr(getattr(found, "__func__", found), "__code__", None) is code:
             return f"{owner.__qualname__}.{code.co_name}"
-    # A method that somebody has wrapped is found under no class: that of the argument is as good where it looks like it.
+    # A method that somebody has wrapped is found under no class; that of its argument is as good.
     method = first is not None and code.co_varnames[0] == "self"
     return f"{kind.__qualname__}.{code.co_name}" if method else code.co_name

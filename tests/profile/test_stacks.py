@@ -1,0 +1,229 @@
+"""The stack sampler on real threads: what it sees, how true its shares are, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from eroica_otel.profile.stacks import SWITCH_INTERVAL_SECONDS, StackSampler, qualified_name
+
+FUNCTION_SECONDS = 0.0004
+SAMPLED_SECONDS = 3.0
+
+
+@pytest.fixture(autouse=True)
+def _interpreter_as_before() -> Iterator[None]:
+    before = sys.getswitchinterval(), list(gc.callbacks)
+    yield
+    assert (sys.getswitchinterval(), gc.callbacks) == before
+
+
+def short_python_function(end: float) -> float:
+    """Keep the interpreter busy until ``end`` without ever letting go of it; return the time."""
+    while (now := time.perf_counter()) < end:
+        pass
+    return now
+
+
+def loop_with_known_share(seconds: float) -> float:
+    """Run the function and three calls that let go of the GIL for ``seconds``; return the function's true share."""
+    inside = 0.0
+    begin = now = time.perf_counter()
+    while now - begin < seconds:
+        entered = time.perf_counter()
+        inside += short_python_function(entered + FUNCTION_SECONDS) - entered
+        for _ in range(3):
+            torch.zeros(8)
+        now = time.perf_counter()
+    return inside / (now - begin)
+
+
+def shares(sampler: StackSampler) -> dict[str, float]:
+    """Return the share of each innermost function: a sample weighs the time since the one before."""
+    weights = np.diff(np.array(sampler.stack_ns))
+    names = [sampler.frames[sampler.stacks[index][-1]][1] for index in sampler.stack_ids[1:]]
+    total: Counter[str] = Counter()
+    for name, weight in zip(names, weights, strict=True):
+        total[name.rpartition(".")[2]] += int(weight)
+    return {name: weight / weights.sum() for name, weight in total.items()}
+
+
+def sampled(call: Callable[[], object], hertz: float = 1000.0) -> StackSampler:
+    sampler = StackSampler(threading.get_ident(), hertz)
+    sampler.start()
+    try:
+        call()
+    finally:
+        sampler.stop()
+    return sampler
+
+
+def test_a_function_of_0_4_ms_that_takes_nearly_all_the_time_gets_its_share() -> None:
+    """At the interpreter's own switch interval it would get 0 to 1 % (see the module's text)."""
+    true: list[float] = []
+    sampler = sampled(lambda: true.append(loop_with_known_share(SAMPLED_SECONDS)))
+    assert true[0] > 0.9
+    assert abs(shares(sampler)["short_python_function"] - true[0]) < 0.25
+    # A busy machine gives fewer, but a share from less than 300 would prove nothing.
+    assert len(sampler.stack_ns) > 300
+
+
+def test_two_functions_get_shares_in_the_proportion_of_their_time() -> None:
+    def long_one() -> None:
+        short_python_function(time.perf_counter() + 0.006)
+
+    def short_one() -> None:
+        short_python_function(time.perf_counter() + 0.002)
+
+    def both() -> None:
+        end = time.perf_counter() + 2.0
+        while time.perf_counter() < end:
+            long_one()
+            short_one()
+
+    sampler = sampled(both)
+    outer: Counter[str] = Counter()
+    for index, weight in zip(sampler.stack_ids[1:], np.diff(np.array(sampler.stack_ns)), strict=True):
+        for frame in sampler.stacks[index]:
+            outer[sampler.frames[frame][1].rpartition(".")[2]] += int(weight)
+    assert outer["long_one"] / (outer["long_one"] + outer["short_one"]) == pytest.approx(0.75, abs=0.1)
+
+
+def test_the_switch_interval_is_lowered_inside_and_put_back_after() -> None:
+    before = sys.getswitchinterval()
+    inside: list[float] = []
+    sampled(lambda: inside.append(sys.getswitchinterval()))
+    assert inside == [pytest.approx(SWITCH_INTERVAL_SECONDS)]
+    assert sys.getswitchinterval() == before
+
+
+def test_a_switch_interval_that_the_training_sets_meanwhile_stays() -> None:
+    before = sys.getswitchinterval()
+    try:
+        sampled(lambda: sys.setswitchinterval(0.02))
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_garbage_collections_have_their_exact_borders() -> None:
+    borders: list[int] = []
+
+    def collect() -> None:
+        for _ in range(3):
+            borders.append(time.perf_counter_ns())
+            gc.collect()
+            borders.append(time.perf_counter_ns())
+
+    gc.disable()
+    try:
+        sampler = sampled(collect)
+    finally:
+        gc.enable()
+    seen = np.array(sampler.gc_ns).reshape(-1, 2)
+    asked = np.array(borders).reshape(-1, 2)
+    assert len(seen) == 3
+    assert (asked[:, 0] <= seen[:, 0]).all()
+    assert (seen[:, 0] <= seen[:, 1]).all()
+    assert (seen[:, 1] <= asked[:, 1]).all()
+
+
+def test_a_frame_is_named_by_module_function_file_and_first_line() -> None:
+    sampler = sampled(lambda: short_python_function(time.perf_counter() + 0.3))
+    by_name = {name: (module, file, line) for module, name, file, line in sampler.frames}
+    code = short_python_function.__code__
+    assert by_name["short_python_function"] == (__name__, code.co_filename, code.co_firstlineno)
+    names = [[sampler.frames[frame][1].rpartition(".")[2] for frame in stack] for stack in sampler.stacks]
+    # Outermost first: the test itself, what starts the sampler, the lambda in it, the function.
+    wanted = [test_a_frame_is_named_by_module_function_file_and_first_line.__name__, "sampled", "<lambda>"]
+    assert [*wanted, "short_python_function"] in [stack[-4:] for stack in names]
+
+
+def test_a_recursion_500_deep_is_one_stack() -> None:
+    def down(depth: int) -> float:
+        return down(depth - 1) if depth else short_python_function(time.perf_counter() + 0.5)
+
+    sampler = sampled(lambda: down(500))
+    assert max(len(stack) for stack in sampler.stacks) > 500
+    names = [name for _, name, _, _ in sampler.frames]
+    assert len([name for name in names if name.endswith("down")]) == 1
+
+
+def test_a_thread_that_has_ended_is_no_error_and_gives_no_more_samples() -> None:
+    made: list[StackSampler] = []
+
+    def train() -> None:
+        made.append(StackSampler(threading.get_ident(), 1000.0))
+        made[0].start()
+        short_python_function(time.perf_counter() + 0.1)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    ended = time.perf_counter_ns()
+    time.sleep(0.05)
+    assert made[0]._runner.is_alive()
+    made[0].stop()
+    assert not made[0]._runner.is_alive()
+    assert made[0].stack_ns
+    assert max(made[0].stack_ns) <= ended
+
+
+def test_columns_have_one_length_and_times_and_cpu_only_grow() -> None:
+    sampler = sampled(lambda: loop_with_known_share(0.3))
+    count = len(sampler.stack_ns)
+    assert count == len(sampler.stack_ids) == len(sampler.cpu_ns)
+    assert (np.diff(sampler.stack_ns) > 0).all()
+    assert (np.diff(sampler.cpu_ns) >= 0).all()
+    assert set(sampler.stack_ids) == set(range(len(sampler.stacks)))
+
+
+def test_the_network_is_read_200_times_a_second_at_most_and_no_more_after_an_error() -> None:
+    readings = iter([(1, 2), (3, 4)])
+
+    def read() -> tuple[int, int]:
+        try:
+            return next(readings)
+        except StopIteration:
+            raise OSError("the interface is gone") from None
+
+    sampler = StackSampler(threading.get_ident(), 1000.0, read)
+    sampler.start()
+    time.sleep(0.2)
+    sampler.stop()
+    assert list(sampler.nic_tx) == [1, 3]
+    assert list(sampler.nic_rx) == [2, 4]
+    assert sampler.nic_ns[1] - sampler.nic_ns[0] >= 4_000_000
+    assert sampler.stack_ns[-1] > sampler.nic_ns[-1]
+
+
+def test_a_method_is_named_with_its_class_also_where_python_does_not_know_it() -> None:
+    class Base:
+        def method(self) -> str:
+            return qualified_name(sys._getframe())
+
+        @classmethod
+        def of_class(cls) -> str:
+            return qualified_name(sys._getframe())
+
+    class Derived(Base):
+        pass
+
+    def function(argument: object) -> str:
+        return qualified_name(sys._getframe())
+
+    original = Base.method
+    assert Derived().method() == f"{Base.__qualname__}.method"
+    assert Derived.of_class() == f"{Base.__qualname__}.of_class"
+    assert function(Derived()) == "function"
+    assert function(None) == "function"
+    Base.method = lambda self: original(self)  # type: ignore[method-assign]
+    assert Derived().method() == f"{Derived.__qualname__}.method"
