@@ -56,6 +56,7 @@ class Job:
     process: subprocess.Popen[str]
     log_path: Path
     folder: Path
+    stop: Path
     port: int
 
     def log(self) -> str:
@@ -65,7 +66,8 @@ class Job:
         return scrape(self.port)
 
     def end(self) -> str:
-        """Wait for the training to end by itself, assert that it did well, return its output."""
+        """Let the training end by itself, assert that it did well, return its output."""
+        self.stop.touch()
         code = self.process.wait(timeout=PATIENCE_SECONDS)
         assert code == 0, self.log()
         return self.log()
@@ -86,14 +88,14 @@ def job(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[Job]:
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-u", str(LOOP), *arguments],
+            [sys.executable, "-u", str(LOOP), "--stop", str(tmp_path / "stop"), *arguments],
             env=os.environ | settings | environment,
             stdout=output,
             stderr=output,
             text=True,
         )
     try:
-        yield Job(process, log, tmp_path / "workers", port)
+        yield Job(process, log, tmp_path / "workers", tmp_path / "stop", port)
     finally:
         process.kill()
         process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import pathlib
 import random
 import resource
 import time
@@ -16,8 +17,7 @@ import eroica_otel.auto  # noqa: F401  the one line
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=10**9)
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--stop", type=pathlib.Path, required=True, help="end when this file appears")
     parser.add_argument("--irregular", action="store_true", help="a random number of inputs for each update")
     parser.add_argument("--profiler", action="store_true", help="the training's own profiler runs all the time")
     parser.add_argument("--largest-file", type=int, default=0, help="bytes; a file that grows beyond fails")
@@ -30,7 +30,6 @@ def main() -> None:
     batches = DataLoader(TensorDataset(torch.randn(10**6, 16)), batch_size=4)
     dice = random.Random(1)
     own = torch.profiler.profile() if arguments.profiler else contextlib.nullcontext()
-    end = time.monotonic() + arguments.seconds
     steps = inputs = 0
     with own:
         for (batch,) in batches:
@@ -42,7 +41,7 @@ def main() -> None:
             optimizer.step()
             steps += 1
             time.sleep(0.001 if arguments.irregular else 0.015)
-            if steps >= arguments.steps or time.monotonic() > end:
+            if arguments.stop.exists():
                 break
     print(f"steps {steps}", flush=True)
 

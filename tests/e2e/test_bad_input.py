@@ -18,7 +18,7 @@ from jobs import helper_of, job, value, wait_until
 
 
 def test_malformed_variables_are_named_and_their_defaults_used(tmp_path: Path) -> None:
-    with job(tmp_path, "--seconds", "8", EROICA_CAPTURE="everything", EROICA_WINDOWS="3") as training:
+    with job(tmp_path, EROICA_CAPTURE="everything", EROICA_WINDOWS="3") as training:
         wait_until(
             lambda: value(training.points(), names.FAILURES.name, stage="config") == 2, "the two mistakes to be counted"
         )
@@ -32,7 +32,7 @@ def test_an_unreachable_endpoint_is_named_once_and_counted(tmp_path: Path) -> No
     endpoint = f"http://127.0.0.1:{free_port()}"
     environment = {"OTEL_METRICS_EXPORTER": "otlp,prometheus", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
     environment["OTEL_EXPORTER_OTLP_TIMEOUT"] = "1"
-    with job(tmp_path, "--seconds", "12", **environment) as training:
+    with job(tmp_path, **environment) as training:
         wait_until(
             lambda: value(training.points(), names.DELIVERIES.name, delivery="otlp", outcome="failed") >= 2,
             "failed deliveries to be counted",
@@ -74,7 +74,7 @@ def test_a_taken_port_is_named_with_its_holder_and_counted(tmp_path: Path) -> No
             "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink.server_address[1]}",
         }
-        with job(tmp_path, "--seconds", "8", **environment) as training:
+        with job(tmp_path, **environment) as training:
             wait_until(counted.is_set, "the failure to arrive by the other delivery")
             log = training.end()
     sink.shutdown()
@@ -86,7 +86,7 @@ def test_a_taken_port_is_named_with_its_holder_and_counted(tmp_path: Path) -> No
 
 
 def test_a_full_disk_costs_the_window_and_nothing_else(tmp_path: Path) -> None:
-    with job(tmp_path, "--seconds", "14", "--largest-file", "100000") as training:
+    with job(tmp_path, "--largest-file", "100000") as training:
         wait_until(
             lambda: value(training.points(), names.WINDOWS.name, reason="reference", outcome="skipped") == 1,
             "the window to be counted as skipped",
@@ -98,7 +98,7 @@ def test_a_full_disk_costs_the_window_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_never_repeats_is_unmatched_and_says_what_to_do(tmp_path: Path) -> None:
-    with job(tmp_path, "--irregular", "--seconds", "15") as training:
+    with job(tmp_path, "--irregular") as training:
         wait_until(
             lambda: value(training.points(), names.WORKER_STATE.name, state="unmatched") == 1, "the state unmatched"
         )
@@ -108,7 +108,7 @@ def test_a_loop_that_never_repeats_is_unmatched_and_says_what_to_do(tmp_path: Pa
 
 
 def test_the_trainings_own_profiler_goes_first(tmp_path: Path) -> None:
-    with job(tmp_path, "--profiler", "--seconds", "12") as training:
+    with job(tmp_path, "--profiler") as training:
         wait_until(
             lambda: value(training.points(), names.FAILURES.name, stage="profiler") >= 2,
             "the profiler that is not ours to be counted",
@@ -120,7 +120,7 @@ def test_the_trainings_own_profiler_goes_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed", ["trainer", "helper"])
 def test_a_killed_process_leaves_nothing_behind(tmp_path: Path, killed: str) -> None:
-    with job(tmp_path, "--seconds", "20") as training:
+    with job(tmp_path) as training:
         wait_until(lambda: value(training.points(), names.ITERATIONS.name) > 0, "the first series")
         folder, status = live_workers(training.folder)[0]
         if killed == "trainer":
