@@ -150,18 +150,17 @@ def test_a_killed_helper_costs_nobody_anything(stage: Stage, port: int) -> None:
 
 def test_a_killed_localizer_costs_training_nothing_and_remembers(stage: Stage) -> None:
     window = stage.judged("manual")
-    period = max(worker.recent_seconds or 0 for worker in stage.workers())
     os.kill(stage.pid("localizer"), signal.SIGKILL)
-    before, begin = _iterations(stage), time.monotonic()
+    before = _iterations(stage)
     wait_until(lambda: _iterations(stage) > before + 40, "training to go on without anybody to deliver to")
-    assert time.monotonic() - begin < 40 * period * 3
     stage.restart_localizer()
     _until(stage, lambda: stage.judged("manual") == window, "the verdict from before the kill to be shown again")
 
 
 def test_the_verdict_on_a_slow_input_names_the_function_that_waits(stage: Stage) -> None:
+    began = int(time.time())
     stage.inject(Fault("input", 3, 0.06))
-    _until(stage, lambda: stage.judged("degraded") is not None, "the degraded window to be judged")
+    _until(stage, lambda: (stage.judged("degraded") or 0) >= began, "the degraded window to be judged")
     report = report_json.parse((stage.out / "report.json").read_text())
     (finding,) = [finding for finding in report.findings if finding.severity != "info"]
     assert (finding.cause, finding.ranks) == ("slow_input", (3,))
@@ -170,6 +169,7 @@ def test_the_verdict_on_a_slow_input_names_the_function_that_waits(stage: Stage)
 
 def test_a_worker_that_dies_in_the_window_leaves_nothing_behind(stage: Stage) -> None:
     request(stage.workers_folder, JOB)
+    _until(stage, lambda: any("(manual)" in worker.activity for worker in stage.workers()), "the window to be agreed")
     _until(stage, lambda: any("profiling" in worker.activity for worker in stage.workers()), "the window to begin")
     os.kill(stage.workers()[1].pid, signal.SIGKILL)
     wait_until(lambda: not list(stage.workers_folder.glob("*/")), "helpers to end and clean up", PATIENCE_SECONDS)
