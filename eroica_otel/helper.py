@@ -114,7 +114,7 @@ class Helper:
         seen = self._reader.read()
         if seen is not None:
             self._status = seen[0]
-            if self._outlet is None and self._status.last_update_seconds is not None:
+            if self._outlet is None:
                 self._open()
             if self._outlet is not None:
                 record(self._histograms, self._status.identity.labels(), seen[2])

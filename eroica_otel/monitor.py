@@ -71,10 +71,10 @@ class Monitor:
 
     def tick(self) -> None:
         """One round: events -> iterations -> wish for a window -> status."""
-        rows = self._recorder.take()
-        if rows:
+        updates = self._learner.updates
+        iterations = self._learner.feed(self._recorder.take())
+        if self._learner.updates > updates:
             self._last_update = time.time()
-        iterations = self._learner.feed(rows)
         pairs = [self._take(iteration) for iteration in iterations]
         if iterations:
             self._describe_loop()

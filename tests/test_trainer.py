@@ -157,7 +157,7 @@ def test_a_window_gives_way_to_the_profiler_of_the_training(training: Training) 
     training.step(4)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
         training.step(3)
-    assert sum(event.name == "aten::mm" for event in theirs.events()) == 3  # type: ignore[no-untyped-call]
+    assert sum(event.name == "aten::mm" for event in theirs.events()) == 3
     assert training.windows.counts == {"manual skipped": 1}
     assert "the training's own profiler started; it goes first" in training.said[-1]
     assert training.captures() == []

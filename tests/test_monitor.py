@@ -1,0 +1,270 @@
+"""One round after the other of the 1 Hz thread, with rows instead of a training and a clock that is told to move."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed
+
+from eroica_otel import monitor as module
+from eroica_otel.agree.poller import Poller
+from eroica_otel.agree.store import LocalStore
+from eroica_otel.config import WorkerConfig
+from eroica_otel.monitor import Monitor, MonitorThread, _progress
+from eroica_otel.signals.hooks import Recorder
+from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusReader
+from eroica_otel.trainer import Windows
+from factories_worker import FakeClock, Rows, identity, loop
+
+
+class Worker:
+    """A monitor over a loop of tokens; its window store is its own, as in a job of one process."""
+
+    def __init__(self, folder: Path, clock: FakeClock, **options: Any) -> None:
+        given: dict[str, Any] = {"capture": "stacks", "recent_iterations": 10, "window_seconds": 1.0}
+        self.config = WorkerConfig.from_env({}, **(given | options))
+        self.clock, self.folder, self.rows = clock, folder, Rows()
+        self.said: list[str] = []
+        self.failures: Counter[str] = Counter()
+        self.recorder = Recorder(lambda: None, lambda: None)
+        self.windows = Windows(self.recorder, self.config, folder, {}, self.said.append, lambda stage, why: None)
+        self.poller = Poller(LocalStore, 1, self.config.window_seconds, clock, lambda: 1_764_430_000.0 + clock.now)
+        self.monitor = Monitor(
+            self.recorder, self.config, identity(0, role="", world_size=1), folder, self.windows, self.poller,
+            self.failures, self.said.append,
+        )  # fmt: skip
+        self.reader = StatusReader(folder / STATUS_FILE)
+
+    def __call__(self, text: str, token_seconds: float = 0.01) -> Status:
+        """Run the loop for ``text``, then one round of the monitor and of the poller; return what the status says."""
+        self.rows.token_ns = int(token_seconds * 1e9)
+        for row in self.rows.of(loop(text)):
+            self.recorder.rows.append(row)
+            self.recorder.steps = self.rows.steps
+            if self.recorder.steps >= self.recorder.edge and row[1] < 0:
+                self.recorder.on_edge()
+        self.clock.now += 1
+        self.monitor.tick()
+        self.poller.poll()
+        return self.status()
+
+    def status(self) -> Status:
+        seen = self.reader.read()
+        assert seen is not None
+        self.pairs = seen[2]
+        return seen[0]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    made = FakeClock()
+    monkeypatch.setattr(module.time, "monotonic", made)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module.time, "time", made)  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.fixture
+def worker(tmp_path: Path, clock: FakeClock) -> Iterator[Worker]:
+    made = Worker(tmp_path, clock)
+    yield made
+    made.windows.close()
+
+
+def test_it_learns_then_is_healthy_and_writes_each_timed_iteration_once(worker: Worker) -> None:
+    assert worker("(D0 O0)*10").state == "learning"
+    assert worker.pairs.shape == (0, 2)
+    status = worker("(D0 O0)*5")
+    assert (status.state, status.iterations, status.identity.role) == ("healthy", 15, "all")
+    assert worker.pairs.tolist() == [[pytest.approx(0.01), pytest.approx(0.02)]] * 4
+    assert worker.said == ["iteration learned: 1 inputs, 1 steps, 0.020 s"]
+    assert status.input_seconds == pytest.approx(4 * 0.002)
+    assert worker("").iterations == 15
+    assert worker.pairs.shape == (0, 2)
+
+
+def test_the_role_is_the_one_that_was_asked_for(tmp_path: Path, clock: FakeClock) -> None:
+    worker = Worker(tmp_path, clock, role="encoder")
+    assert worker("(D0 O0)*9").identity.role == ""
+    assert worker("(D0 O0)*9").identity.role == "encoder"
+
+
+def test_what_is_not_known_is_missing(worker: Worker) -> None:
+    status = worker("(D0)*5")
+    assert (status.baseline_seconds, status.recent_seconds, status.ratio) == (None, None, None)
+    assert (status.last_update_seconds, status.after, status.window_id) == (None, None, 0)
+
+
+def test_the_time_of_the_latest_update_does_not_move_with_inputs(worker: Worker) -> None:
+    first = worker("D0 O0").last_update_seconds
+    assert first == worker.clock.now
+    assert worker("(D0)*5").last_update_seconds == first
+
+
+def test_inputs_alone_are_unmatched_and_the_way_out_is_said_once(worker: Worker) -> None:
+    assert worker("(D0)*250").state == "unmatched"
+    worker("(D0)*250")
+    (said,) = worker.said
+    assert "call eroica_otel.step() after each update" in said
+
+
+def test_a_slow_job_is_degraded_and_asks_for_a_window_that_is_taken(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*60")
+    status = worker("(D0 O0)*30", token_seconds=0.02)
+    assert status.state == "degraded"
+    assert status.ratio == pytest.approx(1.0)
+    assert status.baseline_seconds == pytest.approx(0.02)
+    status = worker("D0 O0", token_seconds=0.02)
+    assert worker.said[-1].startswith("iteration time 0.040 s is 100% above 0.020 s; profiling iterations ")
+    # A lead of 3 s and the window of 1 s, in iterations of 40 ms.
+    assert status.activity.startswith("will profile iterations ")
+    worker("(D0 O0)*110", token_seconds=0.02)
+    status = worker("")
+    assert status.window_id > 0
+    assert worker.said[-1].endswith("training was paused 0.0 s")
+
+
+def test_a_reference_is_asked_for_once(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    worker("(D0 O0)*2")
+    assert worker.status().activity.endswith("(reference)")
+    worker("(D0 O0)*300")
+    for _ in range(5):
+        assert worker("(D0 O0)*20").activity == ""
+
+
+def test_without_a_reference_there_is_none(tmp_path: Path, clock: FakeClock) -> None:
+    worker = Worker(tmp_path, clock, reference=False)
+    worker("(D0 O0)*100")
+    assert worker("(D0 O0)*10").activity == ""
+
+
+def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*20")
+    (worker.folder / REQUEST_FILE).touch()
+    worker("(D0 O0)*2")
+    status = worker("(D0 O0)*2")
+    assert status.activity.endswith("(manual)")
+    assert not (worker.folder / REQUEST_FILE).exists()
+
+
+def test_iterations_with_profiling_in_them_are_counted_and_not_timed(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    worker.windows.excluded.append(range(40, 45))
+    status = worker("(D0 O0)*30")
+    assert status.iterations == 60
+    # Numbers 30 to 59 have ended; 40 to 44 are not timed.
+    assert [math.isnan(pair[1]) for pair in worker.pairs] == [number in range(40, 45) for number in range(30, 60)]
+
+
+def test_an_iteration_of_several_updates_is_not_timed_when_any_of_them_is_excluded(worker: Worker) -> None:
+    worker("((D0 O0)*4 D0 O0 O1)*12")
+    worker.windows.excluded.append(range(72, 73))
+    worker("((D0 O0)*4 D0 O0 O1)*6")
+    # Iterations end at 60, 65, 70, 75, 80, 85; number 72 lies in the one that ends at 75.
+    assert [math.isnan(pair[1]) for pair in worker.pairs] == [False, False, False, True, False, False]
+
+
+def test_windows_are_asked_for_in_updates_also_where_an_iteration_has_five(worker: Worker) -> None:
+    worker("((D0 O0)*4 D0 O0 O1)*30")
+    standing = worker.poller.standing
+    assert standing is not None
+    assert standing.iteration == 150
+    assert standing.period_seconds == pytest.approx(0.11 / 5)
+
+
+def test_the_time_after_a_window_is_compared_with_the_time_before(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    worker("")
+    worker("(D0 O0)*300")
+    window = worker.windows.last
+    assert window is not None
+    status = worker("(D0 O0)*60", token_seconds=0.011)
+    assert status.after is not None
+    assert status.after[0] == window.id
+    assert 1.0 <= status.after[1] <= 1.1
+
+
+def test_a_store_that_does_not_answer_is_counted_and_said_once(worker: Worker) -> None:
+    worker.poller.errors, worker.poller.last_error = 3, "broken pipe"
+    assert worker("D0 O0").failures == {"store": 3}
+    worker("D0 O0")
+    (said,) = worker.said
+    assert "the job's store does not answer (broken pipe)" in said
+
+
+def test_training_that_has_ended_is_finished(worker: Worker) -> None:
+    worker("(D0 O0)*20")
+    worker.monitor.finished = True
+    assert worker("").state == "finished"
+
+
+def test_a_tick_goes_on_while_the_poller_is_lost(worker: Worker) -> None:
+    worker("(D0 O0)*20")
+    worker.clock.now += 100
+    worker.monitor.tick()
+    assert worker.status().store_silent_seconds == pytest.approx(98.0)
+
+
+def test_without_process_groups_there_is_no_progress() -> None:
+    assert _progress(None) == ({}, ())
+    assert _progress(torch.distributed) == ({}, ())
+
+
+@pytest.fixture
+def group() -> Iterator[Any]:
+    store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield torch.distributed
+    torch.distributed.destroy_process_group()
+
+
+def test_collectives_started_are_counted_by_process_group_and_groups_keep_apart(group: Any) -> None:
+    extra = group.new_group([0])
+    tensor = torch.zeros(1)
+    for _ in range(3):
+        group.all_reduce(tensor)
+    group.all_reduce(tensor, group=extra)
+    sequences, groups = _progress(group)
+    assert sorted(sequences.values()) == [1, 3]
+    assert set(sequences) == {name for name, _, _ in groups}
+    assert {size for _, size, _ in groups} == {1}
+    # Both hold rank 0 alone: one hash.
+    assert len({digest for _, _, digest in groups}) == 1
+
+
+def test_the_thread_runs_rounds_under_the_guard_until_it_is_stopped() -> None:
+    rounds: list[str] = []
+    ticked = threading.Event()
+
+    def guard(stage: str, call: Any) -> None:
+        rounds.append(stage)
+        call()
+
+    thread = MonitorThread(ticked.set, guard)
+    thread.start()
+    assert ticked.wait(20)
+    assert thread.stop()
+    assert set(rounds) == {"monitor"}
+    assert not [other for other in threading.enumerate() if other.name == "eroica-monitor"]
+
+
+def test_a_round_that_hangs_does_not_hold_up_the_end() -> None:
+    inside, release = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        inside.set()
+        release.wait(60)
+
+    thread = MonitorThread(hang, lambda stage, call: call())
+    thread.start()
+    assert inside.wait(20)
+    assert not thread.stop()
+    release.set()
