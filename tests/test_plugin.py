@@ -1,0 +1,388 @@
+"""instrument(), from the first line to close(), in real processes with real torch."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import eroica_otel
+from eroica_otel import plugin, worker
+from eroica_otel.plugin import Guard, Handle, instrument
+
+
+class Items(Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Job:
+    """What worker.start would have made: it only notes when it is started and ended."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def start(self, recorder: Any, config: Any, guard: Any, say: Any) -> Any:
+        self.events.append("start")
+        return lambda wait: self.events.append(("stop", wait))
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    made = Job()
+    monkeypatch.setattr(worker, "start", made.start)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_attached() -> Iterator[None]:
+    assert plugin._ACTIVE == []
+    yield
+    while plugin._ACTIVE:
+        plugin._ACTIVE[-1].close()
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("EROICA_")]:
+        monkeypatch.delenv(name)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_nothing_starts_before_the_first_event_and_everything_once_at_it(job: Job) -> None:
+    handle = instrument()
+    assert job.events == []
+    assert len(list(DataLoader(Items()))) == 4
+    assert len(list(DataLoader(Items()))) == 4
+    assert job.events == ["start"]
+    assert handle.recorder.thread == threading.get_ident()
+    handle.close()
+    assert job.events == ["start", ("stop", True)]
+    handle.close()
+    list(DataLoader(Items()))
+    assert job.events == ["start", ("stop", True)]
+
+
+def test_a_second_call_gives_the_first_handle_and_says_that_its_options_do_nothing(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = instrument(role="a")
+    assert instrument() is handle
+    assert warnings(caplog) == []
+    assert instrument(role="b") is handle
+    assert handle.config.role == "a"
+    assert warnings(caplog) == ["eroica_otel: config: attached already: role not changed"]
+
+
+def test_it_can_be_attached_again_after_close(job: Job) -> None:
+    instrument().close()
+    again = instrument()
+    list(DataLoader(Items()))
+    assert job.events == ["start"]
+    assert len(again.recorder.rows) == 4
+
+
+def test_an_older_handle_that_is_closed_late_leaves_the_newer_one_alone(job: Job) -> None:
+    old = instrument()
+    old.close()
+    new = instrument()
+    old.close()
+    assert instrument() is new
+    list(DataLoader(Items()))
+    assert len(new.recorder.rows) == 4
+
+
+def test_the_kill_switch_hooks_nothing(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EROICA_DISABLED", "1")
+    owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
+    before = owner.__next__
+    handle = instrument()
+    assert owner.__next__ is before
+    list(DataLoader(Items()))
+    assert job.events == []
+    assert len(handle.recorder.rows) == 0
+
+
+def test_an_unknown_option_is_named_and_the_others_hold(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    handle = instrument(unknown=1, role="encoder")
+    assert handle.config.role == "encoder"
+    assert "instrument() has no option unknown; it has disabled, " in warnings(caplog)[0]
+    list(DataLoader(Items()))
+    assert job.events == ["start"]
+
+
+def test_each_malformed_option_is_said_and_counted(
+    job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EROICA_WINDOW_SECONDS", "long")
+    handle = instrument(capture="all")
+    assert [text.split(" is not usable")[0] for text in warnings(caplog)] == [
+        "eroica_otel: config: EROICA_WINDOW_SECONDS='long'",
+        "eroica_otel: config: capture='all'",
+    ]
+    assert handle._guard.counts == {"config": 2}
+    list(DataLoader(Items()))
+    assert job.events == ["start"]
+
+
+def test_what_goes_wrong_on_our_side_is_counted_said_once_and_does_not_reach_the_training(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*arguments: Any) -> None:
+        raise OSError("the folder belongs to another user")
+
+    monkeypatch.setattr(worker, "start", broken)
+    handle = instrument()
+    assert len(list(DataLoader(Items()))) == 4
+    assert warnings(caplog) == [
+        "eroica_otel: start: OSError: the folder belongs to another user; training is not affected"
+    ]
+    assert handle._guard.counts == {"start": 1}
+
+
+def test_the_guard_counts_every_failure_and_logs_the_first_of_each_stage(caplog: pytest.LogCaptureFixture) -> None:
+    guard = Guard()
+    for _ in range(3):
+        guard("capture", lambda: [][0])
+    guard("monitor", lambda: None)
+    guard.failed("monitor", "x")
+    assert guard.counts == {"capture": 3, "monitor": 1}
+    assert [text.split(":")[1] for text in warnings(caplog)] == [" capture", " monitor"]
+
+
+def test_the_guard_lets_the_user_interrupt() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Guard()("capture", interrupted)
+
+
+def test_an_error_of_the_user_passes_through_unchanged(job: Job) -> None:
+    class Broken(Items):
+        def __getitem__(self, index: int) -> int:
+            raise LookupError("the user's own")
+
+    instrument()
+    with pytest.raises(LookupError, match="the user's own"):
+        list(DataLoader(Broken(), batch_size=None))
+    parameter = torch.zeros(1, requires_grad=True)
+
+    def diverging() -> float:
+        raise FloatingPointError("diverged")
+
+    with pytest.raises(FloatingPointError, match="diverged"):
+        torch.optim.SGD([parameter], lr=0.1).step(diverging)
+
+
+def test_watch_and_step_serve_loops_without_loader_and_optimizer(job: Job) -> None:
+    batches = eroica_otel.watch([1, 2, 3])
+    for _ in batches:
+        eroica_otel.step()
+    handle = instrument()
+    assert [begin < 0 for _, begin, _ in handle.recorder.rows] == [False, True] * 3
+    assert handle.recorder.steps == 3
+
+
+def test_in_a_loader_worker_it_takes_itself_away(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "worker 0 of 2")
+    owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
+    before = owner.__next__
+    instrument()
+    list(DataLoader(Items()))
+    assert job.events == []
+    assert owner.__next__ is before
+    assert plugin._ACTIVE == []
+
+
+def test_a_handle_that_nobody_holds_is_free_after_close(job: Job) -> None:
+    handle = instrument()
+    gone = weakref.ref(handle)
+    handle.close()
+    del handle
+    gc.collect()
+    assert gone() is None
+
+
+def run(script: str, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a training script in a process of its own, with its status files under ``tmp_path``."""
+    path = tmp_path / "training.py"
+    path.write_text(script)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("EROICA_", "OTEL_", "RANK"))}
+    given = {"EROICA_DIR": str(tmp_path / "workers"), "OTEL_METRICS_EXPORTER": "none"}
+    given["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return subprocess.run(
+        [sys.executable, str(path), *arguments],
+        env=kept | given, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+LOOP = """
+import json, os, sys, threading, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Items(Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index): return index
+def train(workers=0):
+    list(DataLoader(Items(), num_workers=workers))
+def threads():
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("eroica"))
+"""
+
+
+def script(text: str) -> str:
+    return LOOP + textwrap.dedent(text)
+
+
+def test_threads_start_at_the_first_event_and_close_leaves_neither_thread_nor_folder(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import eroica_otel
+        handle = eroica_otel.instrument()
+        seen = [threads(), os.path.exists(os.environ["EROICA_DIR"])]
+        train()
+        seen += [threads(), os.listdir(os.environ["EROICA_DIR"]) == [str(os.getpid())]]
+        time.sleep(1.5)  # the first round starts the helper
+        begin = time.monotonic()
+        handle.close()
+        seen += [threads(), os.listdir(os.environ["EROICA_DIR"]), time.monotonic() - begin < 20]
+        print(json.dumps(seen))
+        """),
+        tmp_path,
+    )
+    assert json.loads(done.stdout) == [[], False, ["eroica-monitor", "eroica-poller"], True, [], [], True]
+
+
+def test_a_training_shorter_than_a_round_leaves_no_folder(tmp_path: Path) -> None:
+    done = run(script("import eroica_otel.auto\ntrain()"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path / "workers") == []
+
+
+def test_a_folder_of_a_dead_process_with_the_same_number_is_emptied(tmp_path: Path) -> None:
+    stale = tmp_path / "7"
+    stale.mkdir()
+    (stale / "request-window").touch()
+    folder = worker.private_folder(str(tmp_path), 7)
+    assert folder == stale
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_forked_child_has_no_hook_and_no_thread_of_ours_and_does_not_end_the_parents(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import eroica_otel
+        from eroica_otel import plugin
+        handle = eroica_otel.instrument()
+        train()
+        rows = len(handle.recorder.rows)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            train()
+            handle.close()
+            seen = [threads(), len(handle.recorder.rows) - rows, len(plugin._ACTIVE)]
+            os.write(write, json.dumps(seen).encode())
+            sys.exit(0)  # runs the child's exit handlers too
+        os.waitpid(child, 0)
+        folder = os.path.join(os.environ["EROICA_DIR"], str(os.getpid()))
+        print(json.dumps([json.loads(os.read(read, 1000)), threads(), os.path.exists(folder)]))
+        handle.close()
+        """),
+        tmp_path,
+    )
+    assert json.loads(done.stdout) == [[[], 0, 0], ["eroica-monitor", "eroica-poller"], True], done.stderr
+
+
+def test_a_forked_child_may_attach_for_itself(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import eroica_otel
+        eroica_otel.instrument()
+        child = os.fork()
+        if child == 0:
+            handle = eroica_otel.instrument()
+            train()
+            print(json.dumps([len(handle.recorder.rows), threads()]), flush=True)
+            handle.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        """),
+        tmp_path,
+    )
+    assert json.loads(done.stdout) == [4, ["eroica-monitor", "eroica-poller"]], done.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loader_workers_stay_inert_and_the_training_is_watched(method: str, tmp_path: Path) -> None:
+    """Spawn imports the script again in each worker, and with it the one line."""
+    done = run(
+        script("""
+        import eroica_otel.auto
+        class Seen(Items):
+            def __getitem__(self, index):
+                list(DataLoader(Items()))  # a loader inside a worker is no input of the training
+                return threads()
+        if __name__ == "__main__":
+            loader = DataLoader(Seen(), num_workers=2, batch_size=None, multiprocessing_context=sys.argv[1])
+            seen = [len(names) for names in loader]
+            seen += [len(eroica_otel.auto.HANDLE.recorder.rows), len(threads())]
+            print(json.dumps([seen, os.listdir(os.environ["EROICA_DIR"]) == [str(os.getpid())]]))
+        """),
+        tmp_path,
+        method,
+    )
+    assert json.loads(done.stdout) == [[0, 0, 0, 0, 4, 2], True], done.stderr
+
+
+def test_the_folder_of_another_user_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)  # type: ignore[attr-defined]
+    with pytest.raises(PermissionError, match="belongs to another user: set EROICA_DIR to a folder of your own"):
+        worker.private_folder(str(tmp_path), 7)
+
+
+def test_few_lines_reach_stderr_where_the_training_has_no_logging_and_none_stay_after_close(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import logging
+        import eroica_otel
+        handle = eroica_otel.instrument(training_job="mine")
+        train()
+        handle.close()
+        print(logging.getLogger("eroica_otel").handlers, logging.getLogger("eroica_otel").level)
+        """),
+        tmp_path,
+    )
+    assert done.stderr.splitlines()[0].endswith(
+        "watching job mine, 1 ranks; series to http://localhost:4318; EROICA_DISABLED=1 turns it off"
+    )
+    assert done.stdout == "[] 0\n"
+
+
+def test_a_handle_works_without_the_module_level(job: Job) -> None:
+    handle = Handle(instrument().config)
+    assert list(handle.watch([1, 2])) == [1, 2]
+    handle.step()
+    assert handle.recorder.steps == 1
+    handle.close()
