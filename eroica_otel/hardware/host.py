@@ -22,9 +22,10 @@ def run_delay_ns(pid: int, thread: int, proc: Path = PROC) -> int | None:
 def process_state(pid: int, proc: Path = PROC) -> str | None:
     """Return the letter of the process' state ("T" = stopped), None when it is gone."""
     try:
-        return (proc / str(pid) / "stat").read_text().rpartition(") ")[2][:1] or None
+        text = (proc / str(pid) / "stat").read_text()
     except OSError:
         return None
+    return text.rpartition(") ")[2][:1] if ") " in text else None
 
 
 def _cgroup_paths(pid: int, proc: Path) -> dict[str, str]:

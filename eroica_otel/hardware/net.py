@@ -65,7 +65,13 @@ class Counters:
     def __init__(self, interface: str, sys: Path = SYS) -> None:
         """Open them; raises OSError where the interface is gone."""
         folder = sys / "class" / "net" / interface / "statistics"
-        self._files = [os.open(folder / name, os.O_RDONLY) for name in ("tx_bytes", "rx_bytes")]
+        self._files: list[int] = []
+        try:
+            for name in ("tx_bytes", "rx_bytes"):
+                self._files.append(os.open(folder / name, os.O_RDONLY))
+        except OSError:
+            self.close()
+            raise
 
     def read(self) -> tuple[int, int]:
         """Return (bytes sent, bytes received), cumulative."""
