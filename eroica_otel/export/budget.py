@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 
 from eroica_otel.export.points import window_points
@@ -18,15 +19,17 @@ def fit(window: WorkerWindow, most: int = MOST_SERIES - STANDING_SERIES) -> Work
 
     ``dropped`` grows by what was cut and ``floor`` becomes the smallest beta that is left.
     """
-    patterns = list(window.patterns)
-    fitted = window
-    while len(window_points(fitted)) > most and patterns:
-        excess = len(window_points(fitted)) - most
-        del patterns[-max(1, excess // 8) :]
-        fitted = replace(
-            window,
-            patterns=tuple(patterns),
-            dropped=window.dropped + len(window.patterns) - len(patterns),
-            floor=patterns[-1].beta if patterns else window.floor,
-        )
-    return fitted
+
+    def series(kept: int) -> int:
+        return len(window_points(replace(window, patterns=window.patterns[:kept])))
+
+    patterns = window.patterns
+    kept = max(0, bisect_right(range(len(patterns) + 1), most, key=series) - 1)
+    if kept == len(patterns):
+        return window
+    return replace(
+        window,
+        patterns=patterns[:kept],
+        dropped=window.dropped + len(patterns) - kept,
+        floor=patterns[kept - 1].beta if kept else window.floor,
+    )

@@ -19,7 +19,7 @@ def stack_label(stack: tuple[str, ...], limit: int = STACK_BYTES) -> str:
     for frame in reversed(stack):
         size += len(frame.encode()) + 3
         if size > limit - 6:
-            kept.append("...")
+            kept.append("..." if kept else "..." + frame.encode()[3 - limit :].decode(errors="ignore"))
             break
         kept.append(frame)
     return " > ".join(reversed(kept))
