@@ -1,6 +1,6 @@
 """What one window costs in one mode, on a GPU (called by gpu_check.sh) or on the CPU. Prints one JSON object.
 
-    python bench/window_cost.py --mode light|exact [--device cpu] [--iterations 100]
+python bench/window_cost.py --mode light|exact [--device cpu] [--iterations 100]
 """
 
 from __future__ import annotations
