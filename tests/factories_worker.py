@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from eroica_otel.agree.window import Standing
 from eroica_otel.model import Capture, Collective, Identity, Pattern, Window, WorkerWindow
@@ -141,3 +145,42 @@ def worker_window(patterns: tuple[Pattern, ...] | None = None, **changes: Any) -
         "run_delay_ratio": 0.01, "signature": "1in1step-2p-10",
     }  # fmt: skip
     return WorkerWindow(**(given | changes))
+
+
+class Endpoint:
+    """An OTLP endpoint that answers with the status it is told."""
+
+    def __init__(self) -> None:
+        self.answer = 200
+        self.bodies: list[bytes] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                endpoint.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(endpoint.answer)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def series(self, number: int = -1) -> set[str]:
+        message = ExportMetricsServiceRequest.FromString(self.bodies[number])
+        return {m.name for r in message.resource_metrics for s in r.scope_metrics for m in s.metrics}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

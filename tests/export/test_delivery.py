@@ -8,12 +8,10 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.metrics import MetricsTimeoutError
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
@@ -32,39 +30,7 @@ from eroica_otel.export.delivery import (
 from eroica_otel.export.instruments import create
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
-from factories_worker import identity, worker_window
-
-
-class Endpoint:
-    """An OTLP endpoint that answers with the status it is told."""
-
-    def __init__(self) -> None:
-        self.answer = 200
-        self.bodies: list[bytes] = []
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                endpoint.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(endpoint.answer)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-    def series(self, number: int = -1) -> set[str]:
-        message = ExportMetricsServiceRequest.FromString(self.bodies[number])
-        return {m.name for r in message.resource_metrics for s in r.scope_metrics for m in s.metrics}
+from factories_worker import Endpoint, free_port, identity, worker_window
 
 
 @pytest.fixture
@@ -78,13 +44,6 @@ def endpoint() -> Iterator[Endpoint]:
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Push:

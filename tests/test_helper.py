@@ -1,0 +1,302 @@
+"""The helper: reads what a worker left, summarises, exports, and ends with its worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eroica_otel import names
+from eroica_otel.config import WorkerConfig
+from eroica_otel.helper import Helper, Stops, summary_slot
+from eroica_otel.model import Window
+from eroica_otel.profile import samples
+from eroica_otel.spawn import CONFIG_FILE
+from eroica_otel.status import STATUS_FILE, StatusWriter
+from factories_worker import Endpoint, capture, free_port, status
+from jobs import scrape, value
+
+WINDOW = 1_764_430_000
+
+
+class Beside:
+    """A worker's folder, its status, and the helper that looks at it from the same process."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+        for name, text in variables.items():
+            monkeypatch.setenv(name, text)
+        self.folder = folder / "workers" / "7"
+        self.folder.mkdir(parents=True)
+        config = WorkerConfig.from_env({}, hold_seconds=1)
+        (self.folder / CONFIG_FILE).write_text(json.dumps(asdict(config)))
+        self.writer = StatusWriter(self.folder / STATUS_FILE)
+        self.helper = Helper(self.folder, dict(os.environ))
+        self.port = int(variables.get("OTEL_EXPORTER_PROMETHEUS_PORT", "0"))
+
+    def write(self, rows: list[tuple[float, float]] | None = None, **changes: Any) -> None:
+        self.writer.write(status(pid=os.getpid(), **changes), rows or [])
+
+    def capture(self, id: int = WINDOW, **changes: Any) -> Path:
+        folder = self.folder / f"window-{id}"
+        folder.mkdir()
+        samples.write(folder, capture(window=Window(id, "manual", 10, 12), **changes))
+        return folder
+
+    def value(self, metric: names.Metric, **labels: str) -> float:
+        return value(scrape(self.port), metric.name, **labels)
+
+    def shown(self) -> set[str]:
+        return {point.name for point in scrape(self.port)}
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("OTEL_", "EROICA_"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
+    made = Beside(
+        tmp_path, monkeypatch, OTEL_METRICS_EXPORTER="prometheus", OTEL_EXPORTER_PROMETHEUS_HOST="127.0.0.1",
+        OTEL_EXPORTER_PROMETHEUS_PORT=str(free_port()),
+    )  # fmt: skip
+    yield made
+    made.helper.close()
+
+
+def test_nothing_is_opened_before_the_worker_says_who_it_is(beside: Beside) -> None:
+    beside.helper.tick()
+    assert scrape(beside.port) == []
+    beside.write()
+    beside.helper.tick()
+    assert beside.value(names.ITERATIONS) == 600
+
+
+def test_a_loop_without_any_update_is_exported_too(beside: Beside) -> None:
+    beside.write(state="unmatched", last_update_seconds=None)
+    beside.helper.tick()
+    assert beside.value(names.WORKER_STATE, state="unmatched") == 1
+
+
+def test_iterations_go_into_the_histograms_once(beside: Beside) -> None:
+    beside.write([(0.1, 0.2), (float("nan"), 0.3)])
+    for _ in range(3):
+        beside.helper.tick()
+    points = scrape(beside.port)
+    assert value(points, names.ITERATION_DURATION.name + "_count") == 1
+    assert value(points, names.ITERATION_PERIOD.name + "_sum") == pytest.approx(0.5)
+
+
+def test_a_capture_becomes_patterns_and_is_deleted(beside: Beside) -> None:
+    beside.write(windows={})
+    beside.helper.tick()
+    folder = beside.capture()
+    beside.helper.tick()
+    assert not folder.exists()
+    assert beside.value(names.WINDOW_ID, reason="manual") == WINDOW
+    assert beside.value(names.WINDOWS, reason="manual", outcome="sent") == 1
+    # Half of the samples see augment, and nothing else is known of that second.
+    assert beside.value(names.PATTERN_BETA, kind="python", family="other") == pytest.approx(1.0, abs=0.02)
+    assert sum(point.value for point in scrape(beside.port) if point.name == names.KIND_BETA.name) == pytest.approx(1)
+
+
+def test_a_capture_that_is_not_complete_is_left_alone(beside: Beside) -> None:
+    beside.write()
+    folder = beside.folder / "window-5"
+    folder.mkdir()
+    (folder / samples.ARRAYS).write_bytes(b"being written")
+    probe = beside.folder / "probe"
+    probe.mkdir()
+    samples.write(probe, capture(window=Window(0, "probe", 1, 3)))
+    beside.helper.tick()
+    assert folder.exists()
+    assert probe.exists()
+    assert beside.value(names.FAILURES, stage="summarize") == 0
+
+
+@pytest.mark.parametrize("kind", ["arrays", "trace", "indices"])
+def test_a_broken_capture_is_counted_said_and_deleted_and_the_next_one_works(
+    kind: str, beside: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside.write(windows={}, failures={})
+    beside.helper.tick()
+    folder = beside.capture(trace=str(beside.folder / "window-1" / "trace.json")) if kind == "trace" else (
+        beside.capture(stacks=()) if kind == "indices" else beside.capture()
+    )  # fmt: skip
+    if kind == "arrays":
+        (folder / samples.ARRAYS).write_bytes(b"PK\x03\x04 cut short")
+    beside.helper.tick()
+    assert not folder.exists()
+    beside.helper._refresh()
+    points = scrape(beside.port)
+    assert value(points, names.FAILURES.name, stage="summarize") == 1
+    assert value(points, names.WINDOWS.name, outcome="failed") == 1
+    assert names.PATTERN_BETA.name not in {point.name for point in points}
+    assert f"window-{WINDOW} could not be summarised" in caplog.text
+    beside.capture(WINDOW + 1)
+    beside.helper.tick()
+    assert beside.value(names.WINDOW_ID) == WINDOW + 1
+
+
+def test_a_window_is_taken_down_after_its_time(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside.write()
+    beside.helper.tick()
+    beside.capture()
+    beside.helper.tick()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 0.5)
+    beside.helper._refresh()
+    assert names.PATTERN_BETA.name in beside.shown()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2.0)
+    beside.helper._refresh()
+    assert names.PATTERN_BETA.name not in beside.shown()
+    assert names.WORKER_STATE.name in beside.shown()
+
+
+def test_the_latest_window_stays_until_it_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = Endpoint()
+    endpoint.answer = 400
+    beside = Beside(tmp_path, monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url)
+    try:
+        beside.write()
+        beside.helper.tick()
+        beside.capture()
+        beside.helper.tick()
+        now = time.monotonic()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: now + 3600)
+            beside.helper._refresh()
+        assert beside.helper._board._window, "nobody has got it yet"
+        endpoint.answer = 200
+        outlet = beside.helper._outlet
+        assert outlet is not None
+        outlet._push()
+        assert "eroica.pattern_beta_ratio" in endpoint.series()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: now + 3600)
+            beside.helper._refresh()
+        assert not beside.helper._board._window
+    finally:
+        beside.helper.close()
+        endpoint.close()
+
+
+def test_the_end_delivers_once_more_and_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = Endpoint()
+    beside = Beside(tmp_path, monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url)
+    try:
+        beside.write()
+        beside.helper.tick()
+        beside.capture()
+        beside.write(state="finished", iterations=700)
+        beside.helper.close()
+        assert "eroica.window_id" in endpoint.series()
+        assert not beside.folder.exists()
+    finally:
+        endpoint.close()
+
+
+def test_over_is_what_the_worker_says(beside: Beside) -> None:
+    beside.write()
+    beside.helper.tick()
+    seen = [beside.helper.over]
+    beside.write(state="finished")
+    beside.helper.tick()
+    assert [*seen, beside.helper.over] == [False, True]
+
+
+def test_a_stopped_process_is_timed_from_outside() -> None:
+    stops = Stops()
+    for state, now in (("R", 0), ("T", 10), ("t", 20), ("S", 30), ("T", 50), (None, 60), ("R", 70)):
+        stops.see(state, now * 10**9)
+    assert stops.seconds(0, 100 * 10**9) == 30.0
+    assert stops.seconds(15 * 10**9, 55 * 10**9) == 15 + 5
+    assert stops.seconds(31 * 10**9, 49 * 10**9) == 0.0
+
+
+def test_two_summaries_at_a_time_on_one_node_and_a_third_waits(tmp_path: Path) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def third() -> None:
+        with summary_slot(tmp_path):
+            entered.set()
+
+    with summary_slot(tmp_path):
+        with summary_slot(tmp_path):
+            thread = threading.Thread(target=third)
+            thread.start()
+            assert not entered.wait(0.3)
+        assert entered.wait(20)
+    release.set()
+    thread.join()
+
+
+def process(folder: Path, parent: int | None = None, **variables: str) -> subprocess.Popen[str]:
+    """Start a helper as a worker does."""
+    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | variables
+    command = [sys.executable, "-m", "eroica_otel.helper", str(folder), str(parent or os.getpid())]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def folder_of(tmp_path: Path, **changes: Any) -> tuple[Path, StatusWriter]:
+    folder = tmp_path / "workers" / "7"
+    folder.mkdir(parents=True)
+    (folder / CONFIG_FILE).write_text(json.dumps(asdict(WorkerConfig.from_env({}))))
+    writer = StatusWriter(folder / STATUS_FILE)
+    writer.write(status(pid=os.getpid(), **changes))
+    return folder, writer
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_it_runs_at_the_niceness_that_was_asked_for_and_ends_when_training_has_finished(tmp_path: Path) -> None:
+    folder, writer = folder_of(tmp_path)
+    running = process(folder, OTEL_METRICS_EXPORTER="none")
+    wait_for(lambda: os.getpriority(os.PRIO_PROCESS, running.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5)
+    writer.write(status(pid=os.getpid(), state="finished"))
+    assert running.wait(20) == 0
+    assert not folder.exists()
+    running.communicate()
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    folder, _ = folder_of(tmp_path)
+    parent = "import subprocess, sys, os, time; subprocess.Popen([sys.executable, '-m', 'eroica_otel.helper', " \
+             "sys.argv[1], str(os.getpid())]); time.sleep(1.5); os._exit(9)"  # fmt: skip
+    environment = dict(os.environ) | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OTEL_METRICS_EXPORTER": "none",
+    }  # fmt: skip
+    subprocess.run([sys.executable, "-c", parent, str(folder)], env=environment, check=False)
+    wait_for(lambda: not folder.exists())
+
+
+def test_asked_to_end_it_ends_in_bounded_time_although_nobody_takes_its_series(tmp_path: Path) -> None:
+    folder, _ = folder_of(tmp_path)
+    nobody = f"http://127.0.0.1:{free_port()}"
+    running = process(folder, OTEL_EXPORTER_OTLP_ENDPOINT=nobody, OTEL_EXPORTER_OTLP_TIMEOUT="1")
+    assert running.stderr is not None
+    # It says once that nobody is there, then it is well inside its loop.
+    (folder / "window-9").mkdir()
+    samples.write(folder / "window-9", replace(capture(), window=Window(9, "manual", 1, 3)))
+    said = running.stderr.readline()
+    running.terminate()
+    assert running.wait(20) == 0
+    assert f"cannot deliver to {nobody} (" in said
+    assert said.rstrip().endswith("training is not affected")
+    assert not folder.exists()
+    running.communicate()
