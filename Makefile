@@ -24,7 +24,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 demo: $(READY) ## see it work: a training, a fault (FAULT=python, input or none), the verdict
-	@$(BIN)/eroica-otel demo --fault $(FAULT) --out $(OUT) --window $(WINDOW)
+	@$(BIN)/eroica-otel demo --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
 
 test: lint types contracts unit e2e ## run everything below that checks, as CI does
 	@echo "make test: lint, types, import contracts, unit tests and end-to-end tests passed"

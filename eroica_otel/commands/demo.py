@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
 import os
 import random
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from eroica_otel.commands.window import request
@@ -32,6 +34,7 @@ FAULTS = {"python": 0.06, "input": 0.06, "none": 0.0}
 EXPECTED = {"python": "python_overhead", "input": "slow_input"}
 LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
+MARKER = ".eroica-demo"
 OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control")
 
 
@@ -60,10 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("the demo trains with torch, which is not installed: pip install 'eroica-otel[torch]'")
     if not 1.0 <= arguments.window <= 60.0:
         raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
-    out = _prepare(Path(arguments.out))
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
     fault = Fault(arguments.fault, rank, FAULTS[arguments.fault])
-    with Stage(out, arguments.window) as stage:
+    with _own_folder(Path(arguments.out)) as out, Stage(out, arguments.window) as stage:
         report = _play(stage, fault, Story(stage, sys.stdout.write), arguments.window)
     print("\n" + terminal.render(report, width=shutil.get_terminal_size((110, 24)).columns, colour=_colour()))
     print(f"  more    {out / 'report.html'}   {out / 'report.json'}   {out / 'demo.log'}")
@@ -75,23 +77,32 @@ def _colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _prepare(out: Path) -> Path:
-    """Make the output folder and remove what an earlier demo left in it, and nothing else.
+@contextmanager
+def _own_folder(out: Path) -> Iterator[Path]:
+    """Make the output folder ours alone while the demo runs; what an earlier demo left in it is removed, nothing else.
 
     Raises:
-        ConfigError: the folder cannot be made.
+        ConfigError: it cannot be made, holds somebody else's files, or another demo uses it.
     """
+    out = out.absolute()
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not (out / MARKER).is_file():
+            raise ConfigError(f"--out {out} holds files that are not the demo's: give a new or an empty folder")
+        marker = (out / MARKER).open("w")
     except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror}; give a folder that can be made") from error
-    for name in OURS:
-        path = out / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    return out.resolve()
+        raise ConfigError(f"--out {out}: {error.strerror}; give a folder that can be made and written") from error
+    with marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"--out {out}: another demo is using it; wait, or give another folder") from error
+        for path in (out / name for name in OURS):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        yield out
 
 
 def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> Report:

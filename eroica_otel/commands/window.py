@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
@@ -15,6 +17,15 @@ Ask a running training for a window now: all its workers profile the same iterat
 them.
 
 Run it as the same user on any machine of the job. The request reaches all ranks through the job's own store."""
+
+CANNOT: Mapping[str, str] = MappingProxyType(
+    {
+        "learning": "its iteration is not known yet, ask again in some seconds",
+        "unmatched": "its loop is not recognised, so no window can begin; call eroica_otel.step() after each update",
+        "finished": "it has ended",
+    }
+)
+"""States in which no window can begin, with what to do."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Leave a request with one worker of each job.
 
     Raises:
-        ConfigError: no worker runs here, or none of that job.
+        ConfigError: no worker runs here, none of that job, or none that could take a window.
     """
     directory = Path(arguments.dir or WorkerConfig.from_env(os.environ).directory)
-    asked = request(directory, arguments.job)
-    for job, rank in asked.items():
+    for job, rank in request(directory, arguments.job).items():
         print(
             f"asked rank {rank} of {job} for a window; it begins within some seconds and is judged when all delivered"
         )
@@ -47,20 +57,27 @@ def request(directory: Path, job: str = "") -> dict[str, int]:
     """Leave the request; return job -> rank that was asked.
 
     Raises:
-        ConfigError: no worker was found.
+        ConfigError: nobody was found, or nobody whose loop is recognised.
     """
     asked: dict[str, int] = {}
+    refused: list[str] = []
     seen = live_workers(directory)
     for folder, status in seen:
         name = status.identity.training_job
-        if name not in asked and job in ("", name) and status.state != "finished":
+        if job not in ("", name):
+            continue
+        if status.state in CANNOT:
+            refused.append(f"rank {status.identity.rank} of {name} is {status.state}: {CANNOT[status.state]}")
+        elif name not in asked:
             (folder / REQUEST_FILE).touch(mode=0o600)
             asked[name] = status.identity.rank
-    if not asked:
-        running = sorted({status.identity.training_job for _, status in seen})
-        here = f"running here: {', '.join(running)}" if running else "no training that eroica_otel watches runs here"
-        raise ConfigError(
-            f"nobody to ask under {directory}: {here}; run this as the training's user on one of its machines, "
-            "or give --dir or --job"
-        )
-    return asked
+    if asked:
+        return asked
+    if refused:
+        raise ConfigError(refused[0])
+    running = sorted({status.identity.training_job for _, status in seen})
+    here = f"running here: {', '.join(running)}" if running else "no training that eroica_otel watches runs here"
+    raise ConfigError(
+        f"nobody to ask under {directory}: {here}; run this as the training's user on one of its machines, "
+        "or give --dir or --job"
+    )

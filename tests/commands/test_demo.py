@@ -1,0 +1,52 @@
+"""The demo's output folder is its own; the rest of the demo is in tests/e2e."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from eroica_otel.commands.demo import MARKER, OURS, _own_folder
+from eroica_otel.errors import ConfigError
+
+
+def test_what_an_earlier_demo_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    with _own_folder(tmp_path / "out") as out:
+        for name in OURS:
+            (out / name).mkdir()
+        (out / "mine").write_text("kept")
+    with _own_folder(tmp_path / "out") as out:
+        assert sorted(path.name for path in out.iterdir()) == [MARKER, "mine"]
+
+
+def test_a_folder_with_somebodys_files_is_refused_untouched(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "thesis").write_text("dear")
+    with pytest.raises(ConfigError, match="give a new or an empty folder"), _own_folder(tmp_path):
+        pass
+    assert (tmp_path / "state" / "thesis").read_text() == "dear"
+
+
+def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with _own_folder(tmp_path / "out") as out:
+        (out / "workers").symlink_to(kept)
+    with _own_folder(tmp_path / "out") as out:
+        assert not (out / "workers").exists()
+    assert kept.is_dir()
+
+
+def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
+    with _own_folder(tmp_path / "out") as out, (out / MARKER).open() as second:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(ConfigError, match="another demo is using it"), _own_folder(tmp_path / "out"):
+            pass
+
+
+def test_a_file_in_its_place_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="give a folder that can be made"), _own_folder(tmp_path / "file"):
+        pass
