@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from eroica_otel import __version__, jobview
-from eroica_otel.errors import EroicaError
+from eroica_otel import __version__, jobview, names
+from eroica_otel.errors import EroicaError, QueryError
 from eroica_otel.jobstate import Patience, Sighting, after_sighting, after_verdict, is_due
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.model import Finding, Point, Report, WorkerWindow
 from eroica_otel.publish.series import LocalizerStatus, job_points, localizer_points
 from eroica_otel.publish.serve import MetricsServer, Publication, Renderer
 from eroica_otel.query.journal import Journal
@@ -30,7 +30,7 @@ from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of, replace_file
 from eroica_otel.webserver import Address
 
-STAGES = ("judge", "journal", "state", "report")
+STAGES = ("judge", "journal", "state", "report", "publish")
 """Label ``stage`` of eroica_localizer_failures_total."""
 SHOWN_SECONDS = 3600.0
 """A job that has been silent for this long leaves /metrics."""
@@ -39,8 +39,12 @@ _HISTORY_KEPT = 8
 _LEAST_REST_SECONDS = 0.05
 _LINE_SECONDS = 1.0
 _RECORDS_KEPT = 128
+_FUTURE_SECONDS = 86400.0
+"""A worker's clock may be wrong by a day."""
 # A judge or a renderer that trips over one window must not end the service for all jobs.
-_OWN_ERRORS = (EroicaError, ArithmeticError, LookupError, TypeError, ValueError)
+_OWN_ERRORS = (
+    EroicaError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -160,13 +164,17 @@ class Localizer:
         before = dict(self._records)
         jobs = self._jobs()
         for job in jobs.values():
-            self._show(job)
-            for window_id in sorted(job.windows):
-                self._consider(job, job.windows[window_id])
-            self._look(job)
+            self._guard("judge", partial(self._job_round, job))
         if self._records != before:
             self._save()
+        self._shown = {key: shown for key, shown in self._shown.items() if key[0] in jobs}
         self._publish(jobs)
+
+    def _job_round(self, job: Job) -> None:
+        self._show(job)
+        for window_id in sorted(job.windows):
+            self._consider(job, job.windows[window_id])
+        self._look(job)
 
     def open_findings(self) -> tuple[Finding, ...]:
         """Return the findings of all jobs that have not ended."""
@@ -185,6 +193,10 @@ class Localizer:
         self._folder.close()
 
     def _accept(self, delivery: Delivery) -> None:
+        for point in delivery.points:
+            if point.name == names.WINDOW_ID.name and point.value > self._wall() + _FUTURE_SECONDS:
+                # It would count as newer than every true window of its job.
+                raise QueryError(f"window {point.value:.0f} lies in the future; set the clock of the worker")
         window = self._store.add(delivery, self._clock())
         if window is not None:
             self._journal.append(window)
@@ -288,13 +300,14 @@ class Localizer:
         now = self._clock()
         for key, job in jobs.items():
             if now - job.last_seen < SHOWN_SECONDS:
-                points += job_points(jobview.job_status(self._record(key), job))
+                self._guard("publish", partial(_add_points, points, self._record(key), job))
         reports = {key: record.report for key, record in self._records.items() if record.report is not None}
         self.metrics.publish(Publication(tuple(points), reports))
 
     def _save(self) -> None:
-        newest = sorted(self._records.values(), key=lambda record: record.success_timestamp_seconds or 0.0)
-        self._guard("state", lambda: self._folder.write(newest[-_RECORDS_KEPT:]))
+        ordered = sorted(self._records.items(), key=lambda item: item[1].success_timestamp_seconds or 0.0)
+        self._records = dict(ordered[-_RECORDS_KEPT:])
+        self._guard("state", lambda: self._folder.write(tuple(self._records.values())))
 
     def _guard(self, stage: str, act: Callable[[], None]) -> None:
         try:
@@ -314,6 +327,10 @@ class Localizer:
 def _is_complete(job: Job, window_id: int) -> bool:
     arrived = job.windows.get(window_id)
     return arrived is not None and len(arrived.windows) >= jobview.expected_workers(job, arrived)
+
+
+def _add_points(points: list[Point], record: JobRecord, job: Job) -> None:
+    points += job_points(jobview.job_status(record, job))
 
 
 def _write(path: str, render: Renderer, report: Report) -> None:

@@ -22,6 +22,7 @@ from eroica_otel.webserver import Address
 from factories_central import (
     LOOPBACK,
     WINDOW,
+    collect,
     fetch,
     identity,
     most_python,
@@ -360,3 +361,51 @@ def test_the_real_judge_names_the_slow_rank(bench: Bench) -> None:
         ((2,), "aaaaaaaaaaaa")
     ]
     assert len(scrape(localizer)[names.FUNCTION_REFERENCE.name]) == len(scrape(localizer)[names.FUNCTION_MEDIAN.name])
+
+
+def test_a_worker_that_claims_an_enormous_world_is_refused_and_the_others_are_judged(bench: Bench) -> None:
+    localizer = bench.localizer(real_judge)
+    for size in (2**53, 2**21 + 1):
+        claimed = request(status_points(identity(0, world_size=size, training_job="liar")))
+        assert send(localizer.receiver.url, claimed.SerializeToString())[0] == 400
+    send_windows(localizer.receiver.url, windows(slow=[2]))
+    localizer.round()
+    assert [report.training_job for report in bench.verdicts] == ["llm-7b"]
+    assert value(localizer, names.LOCALIZER_REQUESTS, outcome="malformed") == 2
+
+
+def test_the_largest_world_with_one_worker_is_judged_after_the_wait(bench: Bench) -> None:
+    localizer = bench.localizer(real_judge)
+    send_windows(localizer.receiver.url, [replace(windows()[0], identity=identity(0, world_size=2**21))])
+    bench.clock.now += 15
+    localizer.round()
+    (report,) = bench.verdicts
+    assert (report.workers_seen, report.workers_expected, len(report.missing_ranks)) == (1, 2**21, 1000)
+
+
+def test_a_window_of_the_far_future_is_refused(bench: Bench) -> None:
+    localizer = bench.localizer()
+    late = request(collect(windows(window_id=WINDOW + 10**8)[0])).SerializeToString()
+    status, answer = send(localizer.receiver.url, late)
+    assert (status, b"lies in the future" in answer) == (400, True)
+
+
+def out_of_memory(windows: object, reference: object = (), *, expected: int, history: object = ()) -> Report:
+    raise MemoryError
+
+
+def test_a_judge_without_memory_does_not_end_the_service(bench: Bench) -> None:
+    localizer = bench.localizer(out_of_memory)
+    send_windows(localizer.receiver.url, windows())
+    localizer.round()
+    assert value(localizer, names.LOCALIZER_FAILURES, stage="judge") == 1
+
+
+def test_only_the_newest_jobs_are_remembered(bench: Bench) -> None:
+    localizer = bench.localizer()
+    for number in range(130):
+        who = identity(0, training_job=f"job-{number}", world_size=1)
+        send_windows(localizer.receiver.url, [replace(windows()[0], identity=who)])
+        localizer.round()
+    assert len(localizer._records) == 128
+    assert len(localizer._shown) <= 64 + 128

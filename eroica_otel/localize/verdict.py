@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -34,6 +35,9 @@ from eroica_otel.localize.stages import Case, all_changed, excess_cases, no_cons
 from eroica_otel.localize.stopped import lost_seconds
 from eroica_otel.localize.wording import duration, percent
 from eroica_otel.model import Finding, Report, Victims, WorkerWindow
+
+MISSING_NAMED = 1000
+"""Missing ranks that a report lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,11 @@ def judge(
 
 
 def _base(windows: Sequence[WorkerWindow], selection: Selection, expected: int, notes: tuple[str, ...]) -> Report:
+    absent = (rank for rank in range(expected) if rank not in selection.seen)
+    missing = tuple(islice(absent, MISSING_NAMED + 1))
+    if len(missing) > MISSING_NAMED:
+        missing = missing[:MISSING_NAMED]
+        notes = (*notes, f"more than {MISSING_NAMED:,} ranks are missing; missing_ranks holds the first of them")
     first = min(selection.sound or tuple(windows), key=lambda w: w.identity.rank, default=None)
     return Report(
         training_job=first.identity.training_job if first else "",
@@ -82,7 +91,7 @@ def _base(windows: Sequence[WorkerWindow], selection: Selection, expected: int, 
         reason=first.reason if first else "manual",
         workers_seen=len(selection.seen),
         workers_expected=expected,
-        missing_ranks=tuple(rank for rank in range(expected) if rank not in selection.seen),
+        missing_ranks=missing,
         notes=notes,
     )
 

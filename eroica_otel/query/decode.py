@@ -1,4 +1,7 @@
-"""Data points of one worker -> WorkerWindow: the inverse of export/points.py. Pure."""
+"""Data points of one worker -> WorkerWindow: the inverse of export/points.py. Pure.
+
+Whoever can deliver is not thereby trusted: every count and every list has a bound.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,20 @@ from dataclasses import dataclass, field
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
-from eroica_otel.model import Collective, Identity, Pattern, Point, WorkerWindow
+from eroica_otel.model import KINDS, REASONS, Collective, Identity, Pattern, Point, WorkerWindow
 
 _BETA = names.PATTERN_BETA.name
 _BY_FUNCTION = {metric.name for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)}
 _BY_GROUP = {metric.name for metric in (names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST)}
+_KINDS = (*KINDS, "idle")
+WORKERS_MOST = 2**21
+"""Largest world size, and bound of a rank: twice the largest job that is planned for."""
+WINDOW_MOST = 2**32
+"""Bound of a window id, which is unix seconds."""
+PATTERNS_MOST = 1024
+"""Patterns of a window that are kept, the largest: twice what a worker can be told to export."""
+_GROUPS_MOST = 64
+_RESOURCES_MOST = 8
 _LARGEST_COUNT = 2**53
 
 
@@ -35,10 +47,12 @@ class _Sheet:
 def decode(points: Iterable[Point]) -> WorkerWindow | None:
     """Return the window that the points of ONE worker describe; None when they hold no window id.
 
-    Points that are not finite count as not measured. ``dropped`` stays 0: it travels as a counter over all windows.
+    Points that are not finite count as not measured. ``dropped`` is only what is cut here: what the worker cut travels
+    as a counter over all windows.
 
     Raises:
-        QueryError: a count is not a whole number that fits, or the length of the window is missing.
+        QueryError: a count is not a whole number that fits, the reason is none, or the length of the window is
+            missing.
     """
     sheet = _sort(points)
     window_id = sheet.plain.get(names.WINDOW_ID.name)
@@ -46,16 +60,19 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
         return None
     if names.WINDOW_SECONDS.name not in sheet.plain:
         raise QueryError(f"window {window_id:.0f} has no {names.WINDOW_SECONDS.name}; the worker's version is too old")
-    plain = sheet.plain
+    if sheet.reason not in REASONS:
+        raise QueryError(f"label reason={sheet.reason!r} is not one of {', '.join(REASONS)}; is the version the same?")
+    plain, (patterns, cut) = sheet.plain, _patterns(sheet)
     return WorkerWindow(
         identity=_identity(sheet),
-        window_id=_count(plain, names.WINDOW_ID),
+        window_id=_count(plain, names.WINDOW_ID, most=WINDOW_MOST),
         reason=sheet.reason,
         seconds=plain[names.WINDOW_SECONDS.name],
         iterations=_count(plain, names.WINDOW_ITERATIONS),
-        patterns=_patterns(sheet),
+        patterns=patterns,
         kinds=sheet.kinds,
-        floor=plain.get(names.PATTERN_FLOOR.name, 0.0),
+        floor=max(plain.get(names.PATTERN_FLOOR.name, 0.0), patterns[-1].beta if cut else 0.0),
+        dropped=cut,
         events=_count(plain, names.WINDOW_EVENTS),
         blocked_seconds=plain.get(names.WINDOW_BLOCKED.name, 0.0),
         end_timestamp_seconds=plain.get(names.WINDOW_END.name, 0.0),
@@ -96,9 +113,13 @@ def _place(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) ->
     elif name in _BY_FUNCTION:
         sheet.values[name, function_id] = value
     elif name in _BY_GROUP:
-        sheet.groups.setdefault(function_id, {}).setdefault(labels.get("group", ""), {})[name] = value
+        groups = sheet.groups.setdefault(function_id, {})
+        if labels.get("group", "") in groups or len(groups) < _GROUPS_MOST:
+            groups.setdefault(labels.get("group", ""), {})[name] = value
     elif name == names.PATTERN_PEAK.name:
-        sheet.peaks.setdefault(function_id, {})[labels.get("resource", "")] = value
+        peaks = sheet.peaks.setdefault(function_id, {})
+        if len(peaks) < _RESOURCES_MOST:
+            peaks[labels.get("resource", "")] = value
     elif name == names.FUNCTION_INFO.name:
         sheet.stacks[function_id] = tuple(labels.get("stack", "").split(" > "))
     else:
@@ -107,7 +128,8 @@ def _place(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) ->
 
 def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) -> None:
     if name == names.KIND_BETA.name:
-        sheet.kinds[labels.get("kind", "")] = value
+        if labels.get("kind", "") in _KINDS:
+            sheet.kinds[labels["kind"]] = value
     elif name == names.WORKER_INFO.name:
         sheet.info = labels
     elif name == names.WINDOW_ID.name:
@@ -120,13 +142,16 @@ def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: floa
 
 def _identity(sheet: _Sheet) -> Identity:
     labels, info = sheet.labels, sheet.info
+    rank = _whole(labels, "rank", "")
+    if rank >= WORKERS_MOST:
+        raise QueryError(f"label rank={rank} is beyond {WORKERS_MOST} workers; the points come from another program")
     return Identity(
         training_job=labels.get("training_job", ""),
-        rank=_whole(labels, "rank", ""),
+        rank=rank,
         host=labels.get("host", ""),
         team=labels.get("team", ""),
         role=labels.get("role", ""),
-        world_size=_count(sheet.plain, names.WORLD_SIZE, 1),
+        world_size=_count(sheet.plain, names.WORLD_SIZE, 1, most=WORKERS_MOST),
         local_rank=_whole(info, "local_rank", "0"),
         run_id=info.get("run_id", ""),
         restart=_whole(info, "restart", "0"),
@@ -140,16 +165,18 @@ def _whole(labels: Mapping[str, str], name: str, default: str) -> int:
     return int(text)
 
 
-def _count(values: Mapping[str, float], metric: names.Metric, default: int = 0) -> int:
+def _count(values: Mapping[str, float], metric: names.Metric, default: int = 0, *, most: int = _LARGEST_COUNT) -> int:
     value = values.get(metric.name, default)
-    if not 0 <= value <= _LARGEST_COUNT:
+    if not 0 <= value <= most:
         raise QueryError(f"{metric.name} is {value:g}, which no worker exports; the points come from another program")
     return int(value)
 
 
-def _patterns(sheet: _Sheet) -> tuple[Pattern, ...]:
-    patterns = [_pattern(sheet, labels, beta) for labels, beta in sheet.functions]
-    return tuple(sorted(patterns, key=lambda pattern: pattern.beta, reverse=True))
+def _patterns(sheet: _Sheet) -> tuple[tuple[Pattern, ...], int]:
+    """Return the largest patterns, largest first, and how many were cut off."""
+    ordered = sorted(sheet.functions, key=lambda function: function[1], reverse=True)
+    patterns = tuple(_pattern(sheet, labels, beta) for labels, beta in ordered[:PATTERNS_MOST])
+    return patterns, len(ordered) - len(patterns)
 
 
 def _pattern(sheet: _Sheet, labels: Mapping[str, str], beta: float) -> Pattern:

@@ -23,7 +23,9 @@ from eroica_otel.model import Point
 PROCESS_ATTRIBUTES = ("service.instance.id", "process.pid")
 """Resource attributes that tell two live processes apart."""
 _NO_RECORDED_VALUE = 1
-_LABEL_CHARACTERS = 4096
+_LABEL_CHARACTERS = 256
+"""Longest label that is kept: twice the longest name of a function."""
+_STACK_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,10 @@ def _number(point: NumberDataPoint) -> float:
 
 def _labels(known: names.Metric, attributes: Sequence[KeyValue]) -> dict[str, str]:
     given = _attributes(attributes)
-    return {name: given.get(name, "") for name in known.labels}
+    return {
+        name: given.get(name, "")[: _STACK_CHARACTERS if name == "stack" else _LABEL_CHARACTERS]
+        for name in known.labels
+    }
 
 
 def _attributes(pairs: Sequence[KeyValue]) -> dict[str, str]:
@@ -125,7 +130,7 @@ def _attributes(pairs: Sequence[KeyValue]) -> dict[str, str]:
 def _text(value: AnyValue) -> str:
     kind = value.WhichOneof("value")
     if kind == "string_value":
-        return value.string_value[:_LABEL_CHARACTERS]
+        return value.string_value[:_STACK_CHARACTERS]
     if kind == "bool_value":
         return "true" if value.bool_value else "false"
     if kind == "int_value":

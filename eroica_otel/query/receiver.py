@@ -141,6 +141,7 @@ class _Handler(Handler):
 
     def _take(self, body: bytes, as_json: bool) -> bytes:
         problems: list[str] = []
+        accepted = 0
         with self.server.decoding:
             try:
                 decoded = otlp.deliveries(otlp.parse(body, json=as_json))
@@ -150,10 +151,14 @@ class _Handler(Handler):
             for delivery in decoded.deliveries:
                 try:
                     self.server.accept(delivery)
+                    accepted += 1
                 except QueryError as error:
                     problems.append(str(error))
                     rejected += len(delivery.points)
             self.server.rejected_points += rejected
+        if problems and not accepted:
+            # A partial success goes unnoticed at most senders; where nothing was taken, it is none.
+            raise _Refusal(400, "; ".join(problems[:3]))
         return _response(rejected, problems, as_json)
 
     def _refuse(self, refusal: _Refusal, as_json: bool) -> None:

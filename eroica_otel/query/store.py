@@ -12,15 +12,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eroica_otel import names
+from eroica_otel.errors import QueryError
 from eroica_otel.model import STATES, Identity, Point, WorkerWindow
 from eroica_otel.query.decode import decode, identity
 from eroica_otel.query.otlp import Delivery
 
 WINDOWS_KEPT = 16
 JOBS_KEPT = 64
+WORKERS_MOST = 2**17
+"""Workers of all jobs that are known at once."""
+PATTERNS_MOST = 2**22
+"""Patterns of all windows that are held at once, about 2 GB; beyond it the windows that came first are let go."""
 LIVE_SECONDS = 60.0
 """Two processes are live at once when both delivered within this time."""
 _INTERVALS = 5
+_PROCESSES_MOST = 4
+"""Live processes that one rank is told apart into."""
 
 JobKey = tuple[str, str]
 """(team, training_job)."""
@@ -89,7 +96,12 @@ class _Window:
     latest: float
     ranks: set[int] = field(default_factory=set)
     windows: dict[int, WorkerWindow] = field(default_factory=dict)
+    patterns: int = 0
     released: bool = False
+
+    def release(self) -> None:
+        """Drop the contents; the ranks stay known."""
+        self.windows, self.patterns, self.released = {}, 0, True
 
 
 @dataclass(slots=True)
@@ -102,19 +114,28 @@ class _Job:
 class Store:
     """The latest state per worker and the newest windows per job; what is too old is dropped, oldest first."""
 
-    def __init__(self, *, windows: int = WINDOWS_KEPT, jobs: int = JOBS_KEPT) -> None:
+    def __init__(
+        self,
+        *,
+        windows: int = WINDOWS_KEPT,
+        jobs: int = JOBS_KEPT,
+        workers: int = WORKERS_MOST,
+        patterns: int = PATTERNS_MOST,
+    ) -> None:
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobKey, _Job] = OrderedDict()
         self._windows, self._most_jobs = windows, jobs
+        self._most_workers, self._most_patterns = workers, patterns
 
     def add(self, delivery: Delivery, now: float) -> WorkerWindow | None:
         """Take one delivery in; return the worker's window when this is the first time it is seen.
 
         Raises:
-            QueryError: its labels or counts cannot come from a worker.
+            QueryError: its labels or counts cannot come from a worker, or there are too many workers already.
         """
         who = identity(delivery.points)
         with self._lock:
+            self._admit(who)
             job = self._job(who, now)
             worker = job.workers.setdefault(who.rank, _Worker(who))
             _refresh(worker, who, delivery.points, now)
@@ -134,13 +155,19 @@ class Store:
         with self._lock:
             job = self._jobs.get(key)
             if job is not None and window_id in job.windows:
-                job.windows[window_id].released = True
-                job.windows[window_id].windows = {}
+                job.windows[window_id].release()
 
     def jobs(self) -> tuple[Job, ...]:
         """Return a snapshot of every job."""
         with self._lock:
             return tuple(_snapshot(key, job) for key, job in self._jobs.items())
+
+    def _admit(self, who: Identity) -> None:
+        job = self._jobs.get((who.team, who.training_job))
+        if job is not None and who.rank in job.workers:
+            return
+        if sum(len(job.workers) for job in self._jobs.values()) >= self._most_workers:
+            raise QueryError(f"{self._most_workers} workers deliver already; start another localizer for this job")
 
     def _job(self, who: Identity, now: float) -> _Job:
         key = (who.team, who.training_job)
@@ -161,10 +188,21 @@ class Store:
         kept.ranks.add(window.identity.rank)
         if not kept.released:
             kept.windows[window.identity.rank] = window
+            kept.patterns += len(window.patterns)
         kept.latest = now
         while len(job.windows) > self._windows:
             job.windows.popitem(last=False)
+        self._make_room()
         return window.window_id in job.windows
+
+    def _make_room(self) -> None:
+        held = [window for job in self._jobs.values() for window in job.windows.values() if window.windows]
+        excess = sum(window.patterns for window in held) - self._most_patterns
+        for window in sorted(held, key=lambda window: window.first):
+            if excess <= 0:
+                return
+            excess -= window.patterns
+            window.release()
 
 
 def _refresh(worker: _Worker, who: Identity, points: Iterable[Point], now: float) -> None:
@@ -205,7 +243,7 @@ def _recognise(worker: _Worker, marks: dict[str, str], now: float) -> None:
             process.last_seen = now
             process.marks |= {name: value for name, value in marks.items() if value}
             return
-    worker.processes.append(_Process(marks, now))
+    worker.processes = [*worker.processes[1 - _PROCESSES_MOST :], _Process(marks, now)]
 
 
 def _duplicates(worker: _Worker) -> tuple[str, ...]:

@@ -159,3 +159,16 @@ def test_thresholds_decide() -> None:
     windows = window_of(one_bad(4, 2, busy(12.0)))
     assert judge(windows, expected=4).findings
     assert not judge(windows, expected=4, policy=Policy(material_ratio=0.2)).findings
+
+
+def test_a_world_that_is_mostly_absent_costs_no_more_than_what_was_seen() -> None:
+    report = judge(window_of(one_bad(4, 2, busy())), expected=2**21)
+    assert report.missing_ranks == tuple(range(4, 1004))
+    assert report.notes[0] == "more than 1,000 ranks are missing; missing_ranks holds the first of them"
+    assert report.findings[0].ranks == (2,)
+
+
+def test_a_thousand_missing_ranks_are_all_named() -> None:
+    report = judge(healthy(), expected=1004)
+    assert report.missing_ranks == tuple(range(4, 1004))
+    assert not [note for note in report.notes if "missing" in note]

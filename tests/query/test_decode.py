@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.export.points import window_points
-from eroica_otel.model import Identity, Pattern, Point, WorkerWindow
+from eroica_otel.model import Collective, Identity, Pattern, Point, WorkerWindow
 from eroica_otel.query.decode import decode, identity
 from factories_central import WINDOW, all_reduce, collect, pattern, status_points, window
 from factories_central import identity as build_identity
@@ -108,3 +108,39 @@ def test_a_window_without_a_length_is_refused() -> None:
     points = [point for point in collect(window()) if point.name != names.WINDOW_SECONDS.name]
     with pytest.raises(QueryError, match="eroica_window_seconds"):
         decode(points)
+
+
+@pytest.mark.parametrize("world_size", [2**21 + 1, 2**53, 1e300])
+def test_a_world_that_no_job_has_is_refused(world_size: float) -> None:
+    with pytest.raises(QueryError, match="eroica_world_size"):
+        identity([Point(names.WORLD_SIZE.name, build_identity().labels(), float(world_size))])
+
+
+def test_a_rank_beyond_every_world_is_refused() -> None:
+    with pytest.raises(QueryError, match="rank=2097152"):
+        identity(status_points(build_identity(2**21)))
+
+
+def test_a_reason_that_no_worker_gives_is_refused() -> None:
+    with pytest.raises(QueryError, match="reason='party'"):
+        decode(collect(window(reason="party")))
+
+
+def test_of_too_many_patterns_the_largest_are_kept_and_the_rest_is_counted() -> None:
+    many = [pattern(f"{index:012x}", beta=index / 2000) for index in range(2000)]
+    decoded = decode(collect(window(patterns=many)))
+    assert decoded is not None
+    assert (len(decoded.patterns), decoded.patterns[0].beta, decoded.dropped) == (1024, 1999 / 2000, 976)
+    assert decoded.floor == decoded.patterns[-1].beta == 976 / 2000
+
+
+def test_groups_resources_and_kinds_are_bounded() -> None:
+    many = all_reduce(
+        collectives=tuple(Collective(str(index), 1, None, 0.001) for index in range(500)),
+        peaks={f"nic_{index}": 0.5 for index in range(500)},
+    )
+    decoded = decode(collect(window(patterns=(many,), kinds={"compute": 0.5, **{f"k{i}": 0.1 for i in range(500)}})))
+    assert decoded is not None
+    assert len(decoded.patterns[0].collectives) == 64
+    assert len(decoded.patterns[0].peaks) == 8
+    assert decoded.kinds == {"compute": 0.5}

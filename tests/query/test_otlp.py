@@ -6,6 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
+from eroica_otel.model import Point
 from eroica_otel.query.otlp import deliveries, parse
 from factories_central import collect, identity, request, status_points, window
 
@@ -88,3 +89,13 @@ def test_whole_numbers_and_other_attribute_types_are_read() -> None:
 def test_what_is_no_request_is_refused(body: bytes, as_json: bool) -> None:
     with pytest.raises(QueryError, match="not an OTLP metrics request"):
         parse(body, json=as_json)
+
+
+def test_labels_have_a_longest() -> None:
+    who = identity(training_job="j" * 10_000, host="h" * 10_000)
+    info = Point(
+        names.FUNCTION_INFO.name, who.labels() | {"function_id": "a", "family": "f", "stack": "s" * 10_000}, 1.0
+    )
+    (delivery,) = deliveries(request([info])).deliveries
+    labels = delivery.points[0].labels
+    assert (len(labels["training_job"]), len(labels["host"]), len(labels["stack"])) == (256, 256, 4096)

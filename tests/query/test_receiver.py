@@ -89,6 +89,14 @@ def test_points_that_are_refused_are_told_to_the_sender(receiver: Receiver, inbo
     assert receiver.rejected_points == len(unlucky)
 
 
+def test_a_request_of_which_nothing_is_taken_is_a_bad_request(receiver: Receiver, inbox: Inbox) -> None:
+    status, answer = send(receiver.url, request(status_points(identity(13))).SerializeToString())
+    assert status == 400
+    assert b"unlucky" in answer
+    assert inbox == []
+    assert outcomes(receiver) == {"malformed": 1}
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "code"),
     [

@@ -116,3 +116,28 @@ def test_a_restored_window_is_not_new_and_its_worker_not_alive() -> None:
     (job,) = store.jobs()
     assert (job.workers, job.windows[WINDOW].windows) == ({}, {0: given})
     assert store.add(delivery(collect(given)), 6.0) is None
+
+
+def test_there_is_a_most_of_workers_and_those_that_are_known_go_on() -> None:
+    store = Store(workers=2)
+    for rank in (0, 1):
+        store.add(delivery(status_points(identity(rank))), 1.0)
+    for who in (identity(2), identity(0, training_job="another")):
+        with pytest.raises(QueryError, match="2 workers deliver already"):
+            store.add(delivery(status_points(who)), 2.0)
+    store.add(delivery(status_points(identity(1), "healthy")), 3.0)
+    assert store.jobs()[0].workers[1].state == "healthy"
+    assert len(store.jobs()) == 1
+
+
+def test_beyond_the_most_of_patterns_the_oldest_window_is_let_go() -> None:
+    store = Store(patterns=6)  # a window has three
+    for index in range(3):
+        store.add(delivery(collect(window(window_id=WINDOW + index))), float(index))
+    assert list(store.jobs()[0].windows) == [WINDOW + 1, WINDOW + 2]
+    assert store.add(delivery(collect(window(window_id=WINDOW))), 5.0) is None
+
+
+def test_one_rank_of_many_processes_names_four() -> None:
+    many = [("host-a", "run-1", str(pid)) for pid in range(50)]
+    assert len(alternate(Store(), *many, many[-2])) == 4

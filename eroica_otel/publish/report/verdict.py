@@ -199,9 +199,9 @@ def window_time(report: Report) -> str:
 
 def missing(report: Report) -> str:
     """Return "rank 3 sent nothing", "" when all reported."""
-    if report.missing_ranks:
-        return f"{ranks_text(report.missing_ranks)} sent nothing"
     absent = report.workers_expected - report.workers_seen
+    if report.missing_ranks and len(report.missing_ranks) >= absent:
+        return f"{ranks_text(report.missing_ranks)} sent nothing"
     return f"{plural(absent, 'worker')} sent nothing" if absent > 0 else ""
 
 

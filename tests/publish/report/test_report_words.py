@@ -206,3 +206,8 @@ def test_missing_workers_are_named_or_counted(seen: int, missing: tuple[int, ...
 def test_the_window_id_is_a_time() -> None:
     assert verdict.window_time(report(window_id=0)) == "1970-01-01 00:00:00 UTC"
     assert verdict.window_time(report(window_id=10**30)) == ""
+
+
+def test_missing_ranks_that_are_not_all_listed_are_counted() -> None:
+    absent = report(workers_seen=4, workers_expected=5000, missing_ranks=tuple(range(4, 1004)))
+    assert verdict.missing(absent) == "4,996 workers sent nothing"
