@@ -19,6 +19,7 @@ from eroica_otel.commands.window import request
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage, free_port
 from eroica_otel.model import Point
 from eroica_otel.publish.report import json as report_json
+from eroica_otel.publish.report import terminal
 from jobs import helper_of, scrape, value, wait_until
 
 WINDOW_SECONDS = 3.0
@@ -44,6 +45,7 @@ def test_the_demo_names_rank_function_and_cause(tmp_path: Path) -> None:
     assert [frame.split(":")[1] for frame in finding.stack][-2:] == ["train", "augment"]
     assert 0.1 < finding.impact_ratio < 0.5
     (victims,) = report.victims
+    assert victims.ranks
     assert set(victims.ranks) <= {0, 2, 3}
     assert victims.waits_for == (1,)
     injected = json.loads((tmp_path / "injected.json").read_text())
@@ -99,9 +101,10 @@ def _wrong_labels(points: list[Point]) -> list[str]:
 
 
 def test_every_scraped_series_is_in_names_and_every_name_of_a_cpu_job_is_scraped(stage: Stage, port: int) -> None:
+    late = {names.WINDOW_AFTER.name, names.DEGRADATION_RATIO.name}
     wait_until(
-        lambda: all(value(scrape(port + rank), names.WINDOW_AFTER.name) > 0 for rank in range(RANKS)),
-        "the iteration time after the window",
+        lambda: all(late <= {point.name for point in scrape(port + rank)} for rank in range(RANKS)),
+        "what needs some iterations after the window",
     )
     pages = {rank: scrape(port + rank) for rank in range(RANKS)}
     for rank, points in pages.items():
@@ -167,10 +170,28 @@ def test_the_verdict_on_a_slow_input_names_the_function_that_waits(stage: Stage)
     assert finding.function.startswith("RemoteText.fetch_remote (train.py:")
 
 
-def test_a_worker_that_dies_in_the_window_leaves_nothing_behind(stage: Stage) -> None:
+def test_a_worker_that_dies_with_its_window_is_named_and_the_others_are_judged(stage: Stage) -> None:
+    earlier = {worker.window_id for worker in stage.workers()}
+    helper = helper_of(stage.workers()[1].pid)
+    os.kill(helper, signal.SIGSTOP)  # so that it cannot deliver before it dies
     request(stage.workers_folder, JOB)
-    _until(stage, lambda: any("(manual)" in worker.activity for worker in stage.workers()), "the window to be agreed")
-    _until(stage, lambda: any("profiling" in worker.activity for worker in stage.workers()), "the window to begin")
-    os.kill(stage.workers()[1].pid, signal.SIGKILL)
-    wait_until(lambda: not list(stage.workers_folder.glob("*/")), "helpers to end and clean up", PATIENCE_SECONDS)
-    assert value(stage.series(), names.LOCALIZER_EXPECTED.name) == RANKS, "the localizer does not serve any more"
+    _until(
+        stage,
+        lambda: all(worker.window_id not in earlier for worker in stage.workers()) and len(stage.workers()) == RANKS,
+        "all ranks to have captured a window",
+    )
+    victim = stage.workers()[1]
+    window = victim.window_id
+    for pid in (helper, victim.pid):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: report_json.parse((stage.out / "report.json").read_text()).window_id == window,
+        "the window to be judged without the dead rank",
+        PATIENCE_SECONDS,
+    )
+    report = report_json.parse((stage.out / "report.json").read_text())
+    assert (report.workers_seen, report.missing_ranks) == (RANKS - 1, (1,))
+    assert all(1 not in finding.ranks for finding in report.findings)
+    assert "missing   rank 1" in terminal.render(report)
+    others = [path for path in stage.workers_folder.glob("*/") if path.name != str(victim.pid)]
+    wait_until(lambda: not any(path.exists() for path in others), "the other helpers to end and clean up")
