@@ -16,7 +16,7 @@ import torch
 from eroica_otel.profile.stacks import SWITCH_INTERVAL_SECONDS, StackSampler, qualified_name
 
 FUNCTION_SECONDS = 0.0004
-SAMPLED_SECONDS = 3.0
+SAMPLED_SECONDS = 2.0
 
 
 @pytest.fixture(autouse=True)
@@ -70,31 +70,38 @@ def test_a_function_of_0_4_ms_that_takes_nearly_all_the_time_gets_its_share() ->
     """At the interpreter's own switch interval it would get 0 to 1 % (see the module's text)."""
     true: list[float] = []
     sampler = sampled(lambda: true.append(loop_with_known_share(SAMPLED_SECONDS)))
-    assert true[0] > 0.9
-    assert abs(shares(sampler)["short_python_function"] - true[0]) < 0.25
+    assert true[0] > 0.7  # 0.92 to 0.96 where nobody else computes
+    seen = shares(sampler)
+    assert seen["short_python_function"] == pytest.approx(true[0], abs=0.25), seen
     # A busy machine gives fewer, but a share from less than 300 would prove nothing.
     assert len(sampler.stack_ns) > 300
 
 
 def test_two_functions_get_shares_in_the_proportion_of_their_time() -> None:
-    def long_one() -> None:
-        short_python_function(time.perf_counter() + 0.006)
+    true: Counter[str] = Counter()
 
-    def short_one() -> None:
-        short_python_function(time.perf_counter() + 0.002)
+    def long_one() -> float:
+        return short_python_function(time.perf_counter() + 0.006)
+
+    def short_one() -> float:
+        return short_python_function(time.perf_counter() + 0.002)
 
     def both() -> None:
-        end = time.perf_counter() + 2.0
-        while time.perf_counter() < end:
-            long_one()
-            short_one()
+        end = time.perf_counter() + SAMPLED_SECONDS
+        begin = time.perf_counter()
+        while begin < end:
+            for function in (long_one, short_one):
+                done = function()
+                true[function.__name__] += done - begin  # type: ignore[assignment]
+                begin = done
 
     sampler = sampled(both)
-    outer: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     for index, weight in zip(sampler.stack_ids[1:], np.diff(np.array(sampler.stack_ns)), strict=True):
         for frame in sampler.stacks[index]:
-            outer[sampler.frames[frame][1].rpartition(".")[2]] += int(weight)
-    assert outer["long_one"] / (outer["long_one"] + outer["short_one"]) == pytest.approx(0.75, abs=0.1)
+            seen[sampler.frames[frame][1].rpartition(".")[2]] += int(weight)
+    share = true["long_one"] / true.total()
+    assert seen["long_one"] / (seen["long_one"] + seen["short_one"]) == pytest.approx(share, abs=0.15)
 
 
 def test_the_switch_interval_is_lowered_inside_and_put_back_after() -> None:
