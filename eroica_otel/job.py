@@ -7,7 +7,6 @@ A failure in one stage is counted under its name, logged once per kind, and the 
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import Counter
@@ -20,7 +19,9 @@ from typing import Protocol
 from eroica_otel import __version__, jobview, names
 from eroica_otel.errors import EroicaError, QueryError
 from eroica_otel.jobstate import Patience, Sighting, after_sighting, after_verdict, is_due
+from eroica_otel.jobtalk import Talk
 from eroica_otel.model import Finding, Point, Report, WorkerWindow
+from eroica_otel.publish.report.words import visible
 from eroica_otel.publish.series import LocalizerStatus, job_points, localizer_points
 from eroica_otel.publish.serve import MetricsServer, Publication, Renderer
 from eroica_otel.query.journal import Journal
@@ -37,7 +38,6 @@ SHOWN_SECONDS = 3600.0
 _JUDGED_KEPT = 64
 _HISTORY_KEPT = 8
 _LEAST_REST_SECONDS = 0.05
-_LINE_SECONDS = 1.0
 _RECORDS_KEPT = 128
 _FUTURE_SECONDS = 86400.0
 """A worker's clock may be wrong by a day."""
@@ -108,10 +108,9 @@ class Localizer:
             DeliveryError: a port is taken.
         """
         self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
-        self._progress, self._verdict = progress, verdict
+        self._talk, self._verdict = Talk(progress, clock), verdict
         self._counts: Counter[str] = Counter()
         self._logged: set[tuple[str, str]] = set()
-        self._shown: dict[tuple[JobKey, int], tuple[str, float]] = {}
         self._records: dict[JobKey, JobRecord] = {}
         self._news = threading.Event()
         self._store = Store()
@@ -142,7 +141,7 @@ class Localizer:
                 self._store.release((record.team, record.training_job), window_id)
         findings = len(self.open_findings())
         if windows or findings:
-            self._progress(f"restored {windows} windows and {findings} open findings from {self._folder.path}")
+            self._talk.say(f"restored {windows} windows and {findings} open findings from {self._folder.path}")
         self._publish(self._jobs())
         self.receiver.start("eroica-otlp")
 
@@ -167,11 +166,11 @@ class Localizer:
             self._guard("judge", partial(self._job_round, job))
         if self._records != before:
             self._save()
-        self._shown = {key: shown for key, shown in self._shown.items() if key[0] in jobs}
+        self._talk.keep(jobs)
         self._publish(jobs)
 
     def _job_round(self, job: Job) -> None:
-        self._show(job)
+        self._talk.about(job, self._record(job.key).judged)
         for window_id in sorted(job.windows):
             self._consider(job, job.windows[window_id])
         self._look(job)
@@ -210,19 +209,6 @@ class Localizer:
     def _record(self, key: JobKey) -> JobRecord:
         return self._records.get(key) or JobRecord(*key)
 
-    def _show(self, job: Job) -> None:
-        """Say what has changed since the last round."""
-        lines = {(job.key, window_id): jobview.window_line(job, job.windows[window_id]) for window_id in job.windows
-                 if window_id not in self._record(job.key).judged}  # fmt: skip
-        if job.workers:
-            lines = {(job.key, 0): jobview.states_line(job)} | lines
-        now = self._clock()
-        for key, line in lines.items():
-            shown, when = self._shown.get(key, ("", -math.inf))
-            if line != shown and (now - when >= _LINE_SECONDS or _is_complete(job, key[1])):
-                self._shown[key] = (line, now)
-                self._progress(line)
-
     def _consider(self, job: Job, arrived: Arrived) -> None:
         expected = jobview.expected_workers(job, arrived)
         if arrived.window_id in self._record(job.key).judged:
@@ -238,12 +224,15 @@ class Localizer:
         record = self._record(job.key)
         record = replace(record, judged=(*record.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
-        self._shown.pop((job.key, arrived.window_id), None)
+        self._talk.forget(job.key, arrived.window_id)
         self._store.release(job.key, arrived.window_id)
         twice = jobview.doubles(job)
         windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
         if not windows:
-            self._failed("judge", "double", f"window {arrived.window_id} of {job.key[1]}: each rank has a double")
+            # Nothing failed and nothing was judged: findings, history and the time of the latest verdict stay.
+            report = jobview.shared_report(job, arrived, twice)
+            self._records[job.key] = replace(record, report=report)
+            self._deliver(report)
             return
         began = time.perf_counter()
         reference = self._folder.reference(key_of(windows), self._wall())
@@ -290,7 +279,7 @@ class Localizer:
         if life != record.life:
             self._records[job.key] = replace(record, life=life)
         if len(life.open) < len(record.life.open):
-            self._progress(f"{job.key[1]}: its findings have ended, it is healthy again or gone")
+            self._talk.say(f"{visible(job.key[1])}: its findings have ended, it is healthy again or gone")
 
     def _publish(self, jobs: Mapping[JobKey, Job]) -> None:
         failures = {stage: self._counts[stage] for stage in STAGES}
@@ -322,11 +311,6 @@ class Localizer:
         if (stage, kind) not in self._logged:
             self._logged.add((stage, kind))
             logger.warning("%s failed: %s (said once; counted in eroica_localizer_failures_total)", stage, text)
-
-
-def _is_complete(job: Job, window_id: int) -> bool:
-    arrived = job.windows.get(window_id)
-    return arrived is not None and len(arrived.windows) >= jobview.expected_workers(job, arrived)
 
 
 def _add_points(points: list[Point], record: JobRecord, job: Job) -> None:

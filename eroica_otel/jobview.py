@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.publish.report.words import listed, plural, ranks_text, visible
 from eroica_otel.publish.series import JobStatus, OpenFinding
 from eroica_otel.query.store import Arrived, Job
 from eroica_otel.statefolder import JobRecord
 
 LIVE_SECONDS = 60.0
 """A worker that delivered within this time of the job's latest delivery belongs to its present world."""
+_DOUBLES_NAMED = 4
 
 
 def expected_workers(job: Job, arrived: Arrived | None = None) -> int:
@@ -23,19 +25,25 @@ def expected_workers(job: Job, arrived: Arrived | None = None) -> int:
 
 
 def states_line(job: Job) -> str:
-    """Return one line on the workers of a job: "llm-7b: 4 of 4 workers; 3 healthy, 1 degraded"."""
+    """Return one line on the workers of a job: "llm-7b: 4 of 4 workers; 3 healthy, 1 degraded".
+
+    Where several processes claim one rank: "llm-7b: 8 processes deliver as 4 of 4 workers; 4 healthy".
+    """
     states = Counter(worker.state or "starting" for worker in job.workers.values())
-    listed = ", ".join(
+    counted = ", ".join(
         f"{count} {state}" for state, count in sorted(states.items(), key=lambda item: (-item[1], item[0]))
     )
-    return f"{job.key[1]}: {len(job.workers)} of {expected_workers(job)} workers; {listed}"
+    extra = sum(len(processes) - 1 for processes in doubles(job).values())
+    who = f"{len(job.workers) + extra} processes deliver as " if extra else ""
+    return f"{visible(job.key[1])}: {who}{len(job.workers)} of {plural(expected_workers(job), 'worker')}; {counted}"
 
 
 def window_line(job: Job, arrived: Arrived) -> str:
     """Return one line on what arrived of a window."""
     seen, expected = len(arrived.windows), expected_workers(job, arrived)
     reason = next(iter(arrived.windows.values())).reason
-    return f"window {arrived.window_id} of {job.key[1]} ({reason}): patterns from {seen} of {expected} workers"
+    workers = plural(expected, "worker")
+    return f"window {arrived.window_id} of {visible(job.key[1])} ({reason}): patterns from {seen} of {workers}"
 
 
 def doubles(job: Job) -> dict[int, tuple[str, ...]]:
@@ -43,13 +51,42 @@ def doubles(job: Job) -> dict[int, tuple[str, ...]]:
     return {rank: worker.duplicates for rank, worker in job.workers.items() if worker.duplicates}
 
 
+def shared_line(job: Job, twice: Mapping[int, Sequence[str]]) -> str:
+    """Return one line on a name that several processes share: where they are, and the remedy."""
+    first = min(twice)
+    ranks = "all of its ranks" if len(twice) == len(job.workers) > 1 else ranks_text(sorted(twice))
+    return (
+        f"{plural(len(twice[first]), 'training')} deliver under the name {visible(job.key[1])!r}: {ranks} cannot be "
+        f"judged (rank {first}: {_listed(twice[first])}); give each training a name of its own, "
+        "EROICA_TRAINING_JOB=NAME, or stop the one that is not wanted"
+    )
+
+
+def shared_report(job: Job, arrived: Arrived, twice: Mapping[int, Sequence[str]]) -> Report:
+    """Return the verdict on a window of which each rank is claimed by several processes: there is none, and why."""
+    return Report(
+        training_job=job.key[1],
+        window_id=arrived.window_id,
+        reason=next(iter(arrived.windows.values())).reason,
+        workers_seen=len(arrived.windows),
+        workers_expected=expected_workers(job, arrived),
+        notes=(f"not enough evidence: {shared_line(job, twice)}",),
+    )
+
+
+def _listed(processes: Sequence[str]) -> str:
+    return visible(listed([*processes]))
+
+
 def with_notes(report: Report, twice: Mapping[int, Sequence[str]], verdict_seconds: float) -> Report:
     """Return the verdict with what only the job knows: doubled ranks, and the time from the first pattern on."""
     notes = tuple(
         f"rank {rank} is reported by {len(processes)} live processes ({', '.join(processes)}) and is not judged; "
-        "give each job a name of its own (EROICA_TRAINING_JOB)"
-        for rank, processes in sorted(twice.items())
+        "give each training a name of its own (EROICA_TRAINING_JOB)"
+        for rank, processes in sorted(twice.items())[:_DOUBLES_NAMED]
     )
+    if len(twice) > _DOUBLES_NAMED:
+        notes += (f"{len(twice) - _DOUBLES_NAMED} more ranks are reported twice and not judged",)
     detail = report.detail and replace(report.detail, verdict_seconds=verdict_seconds)
     return replace(report, notes=report.notes + notes, detail=detail)
 

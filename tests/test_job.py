@@ -205,6 +205,29 @@ def test_a_rank_with_a_double_is_counted_named_and_not_judged(bench: Bench) -> N
     assert value(localizer, names.DUPLICATES) == 2
 
 
+def test_two_trainings_of_one_name_are_told_with_the_remedy_and_are_no_failure_of_ours(bench: Bench) -> None:
+    localizer = bench.localizer(real_judge)
+    for run_id in ("run-1", "run-2", "run-1", "run-2"):
+        who = [identity(rank, run_id=run_id) for rank in range(4)]
+        send_windows(
+            localizer.receiver.url, [replace(item, identity=who[item.identity.rank]) for item in windows(slow=[3])]
+        )
+    localizer.round()
+    (report,) = bench.verdicts
+    told = (
+        "2 trainings deliver under the name 'llm-7b': all of its ranks cannot be judged (rank 0: host-0 run run-1 and "
+        "host-0 run run-2); give each training a name of its own, EROICA_TRAINING_JOB=NAME, or stop the one that is "
+        "not wanted"
+    )
+    assert report.notes == (f"not enough evidence: {told}",)
+    assert (report.training_job, report.window_id, report.workers_seen, report.findings) == ("llm-7b", WINDOW, 4, ())
+    assert bench.lines[:2] == ["llm-7b: 8 processes deliver as 4 of 4 workers; 4 degraded", told]
+    assert value(localizer, names.LOCALIZER_FAILURES, stage="judge") == 0
+    assert value(localizer, names.DUPLICATES) == 8
+    assert names.LOCALIZER_SUCCESS.name not in scrape(localizer)
+    assert fetch(f"{localizer.metrics.url}/report/llm-7b.json")[0] == 200
+
+
 def test_a_finding_ends_when_the_job_is_healthy_for_two_minutes(bench: Bench) -> None:
     localizer = bench.localizer()
     send_windows(localizer.receiver.url, windows(slow=[2]))
@@ -408,4 +431,3 @@ def test_only_the_newest_jobs_are_remembered(bench: Bench) -> None:
         send_windows(localizer.receiver.url, [replace(windows()[0], identity=who)])
         localizer.round()
     assert len(localizer._records) == 128
-    assert len(localizer._shown) <= 64 + 128
