@@ -8,6 +8,7 @@ of 5 ms a Python function of 0.4 ms that takes 99 % of the time gets 0 % of the 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -52,6 +53,7 @@ class StackSampler:
         self.nic_ns, self.nic_tx, self.nic_rx = array("q"), array("q"), array("q")
         self.gc_ns = array("q")
         self._gc_start = 0
+        self._pid = os.getpid()
         self._stopping = threading.Event()
         self._switch_interval = 0.0
         self._runner = threading.Thread(target=self._run, name="eroica-sampler", daemon=True)
@@ -67,13 +69,18 @@ class StackSampler:
         """End, and put the switch interval back unless somebody else has changed it meanwhile."""
         self._stopping.set()
         self._runner.join(timeout=1.0)
+        self._undo()
+
+    def _undo(self) -> None:
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
         if abs(sys.getswitchinterval() - SWITCH_INTERVAL_SECONDS) < 1e-7:
             sys.setswitchinterval(self._switch_interval)
 
     def _on_gc(self, phase: str, info: dict[str, Any]) -> None:
-        if phase == "start":
+        if os.getpid() != self._pid:  # a child that was forked inside the window: it has no sampler
+            self._undo()
+        elif phase == "start":
             self._gc_start = self._clock()
         elif self._gc_start:
             self.gc_ns.extend((self._gc_start, self._clock()))

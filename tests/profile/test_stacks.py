@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -141,6 +142,23 @@ def test_garbage_collections_have_their_exact_borders() -> None:
     assert (asked[:, 0] <= seen[:, 0]).all()
     assert (seen[:, 0] <= seen[:, 1]).all()
     assert (seen[:, 1] <= asked[:, 1]).all()
+
+
+def test_a_child_forked_inside_a_window_is_as_before_after_its_first_collection() -> None:
+    before = sys.getswitchinterval()
+
+    def fork() -> int:
+        child = os.fork()
+        if child:
+            return os.waitpid(child, 0)[1]
+        gc.collect()
+        left = [callback for callback in gc.callbacks if getattr(callback, "__name__", "") == "_on_gc"]
+        os._exit(0 if not left and sys.getswitchinterval() == before else 1)
+
+    codes: list[int] = []
+    sampler = sampled(lambda: codes.append(fork()))
+    assert codes == [0]
+    assert sampler.stack_ns
 
 
 def test_a_frame_is_named_by_module_function_file_and_first_line() -> None:
