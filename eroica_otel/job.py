@@ -18,6 +18,7 @@ from typing import Protocol
 
 from eroica_otel import __version__, jobview, names
 from eroica_otel.errors import EroicaError, QueryError
+from eroica_otel.jobfiles import ReportFiles
 from eroica_otel.jobstate import Patience, Sighting, after_sighting, after_verdict, is_due
 from eroica_otel.jobtalk import Talk
 from eroica_otel.model import Finding, Point, Report, WorkerWindow
@@ -28,7 +29,7 @@ from eroica_otel.query.journal import Journal
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
-from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of, replace_file
+from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
 from eroica_otel.webserver import Address
 
 STAGES = ("judge", "journal", "state", "report", "publish")
@@ -72,7 +73,8 @@ class JobOptions:
         metrics: Address of /metrics.
         state: Folder for the journal, open findings and references.
         outputs: Files that hold the newest verdict, each with what renders it.
-        renderers: Renderings that the metrics endpoint serves, by file ending.
+        folder: Folder of the newest verdict and, where there are several jobs, of each job's; "" for none.
+        renderers: Renderings that the metrics endpoint serves and the folder holds, by file ending.
         thresholds: Thresholds in force, for publication.
         round_seconds: Longest time between two looks.
         patience: How long to wait for what.
@@ -82,6 +84,7 @@ class JobOptions:
     metrics: Address
     state: str
     outputs: Mapping[str, Renderer] = field(default_factory=dict)
+    folder: str = ""
     renderers: Mapping[str, Renderer] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     round_seconds: float = 0.5
@@ -114,6 +117,7 @@ class Localizer:
         self._records: dict[JobKey, JobRecord] = {}
         self._news = threading.Event()
         self._store = Store()
+        self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = clock()
         with ExitStack() as undo:
             self.receiver = Receiver(options.listen, self._accept)
@@ -132,6 +136,7 @@ class Localizer:
             # The clock of the earlier process says nothing about this one's.
             life = replace(record.life, healthy_since=None)
             self._records[record.team, record.training_job] = replace(record, life=life)
+        self._files.resume(self._records)
         for window in self._journal.windows():
             self._store.restore(window, self._clock())
         self._guard("state", lambda: self._folder.prune(self._wall()))
@@ -232,7 +237,7 @@ class Localizer:
             # Nothing failed and nothing was judged: findings, history and the time of the latest verdict stay.
             report = jobview.shared_report(job, arrived, twice)
             self._records[job.key] = replace(record, report=report)
-            self._deliver(report)
+            self._deliver(job.key, report)
             return
         began = time.perf_counter()
         reference = self._folder.reference(key_of(windows), self._wall())
@@ -244,7 +249,7 @@ class Localizer:
             return
         report = jobview.with_notes(report, twice, self._clock() - arrived.first)
         self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows)
-        self._deliver(report)
+        self._deliver(job.key, report)
 
     def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow]) -> None:
         if report.reason == "reference":
@@ -260,9 +265,9 @@ class Localizer:
             success_timestamp_seconds=self._wall(),
         )
 
-    def _deliver(self, report: Report) -> None:
-        for path, render in self._options.outputs.items():
-            self._guard("report", partial(_write, path, render, report))
+    def _deliver(self, key: JobKey, report: Report) -> None:
+        for path, render, held in self._files.paths(key, report):
+            self._guard("report", partial(self._files.write, path, render, held))
         if self._verdict is not None:
             self._verdict(report)
 
@@ -315,7 +320,3 @@ class Localizer:
 
 def _add_points(points: list[Point], record: JobRecord, job: Job) -> None:
     points += job_points(jobview.job_status(record, job))
-
-
-def _write(path: str, render: Renderer, report: Report) -> None:
-    replace_file(path, render(report).encode())

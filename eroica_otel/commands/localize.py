@@ -55,7 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--state", metavar="DIR", default="", help="folder for windows, open findings and references "
                       "(default: ~/.local/state/eroica_otel)")  # fmt: skip
     what.add_argument("--report", metavar="DIR", default="", help="write report.json and report.html of the newest "
-                      "verdict into this folder")  # fmt: skip
+                      "verdict into this folder; once there are several jobs, also those of each job, into DIR/JOB "
+                      "(DIR/TEAM/JOB where it has a team)")  # fmt: skip
     what.add_argument("--json", metavar="FILE", default="", help="write the newest verdict as JSON into this file")
     when = parser.add_argument_group("when it ends (default: by Ctrl-C or SIGTERM)")
     when.add_argument("--once", action="store_true", help="end after the first verdict that is not about a reference "
@@ -130,25 +131,26 @@ def _options(arguments: argparse.Namespace) -> JobOptions:
         listen=listen,
         metrics=metrics,
         state=arguments.state or _default_state(),
-        outputs=_outputs(arguments.report, arguments.json),
+        outputs=_outputs(arguments.json),
+        folder=_folder(arguments.report),
         renderers=RENDERERS,
         thresholds=Policy().thresholds(),
     )
 
 
-def _outputs(folder: str, file: str) -> dict[str, Renderer]:
-    outputs: dict[str, Renderer] = {}
-    if folder:
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--report {folder}: {error.strerror}; give a folder that can be written") from error
-        outputs = {os.path.join(folder, f"report.{ending}"): render for ending, render in RENDERERS.items()}
-    if file:
-        if not os.path.isdir(os.path.dirname(file) or "."):
-            raise ConfigError(f"--json {file}: the folder does not exist; create it")
-        outputs[file] = json.render
-    return outputs
+def _folder(path: str) -> str:
+    try:
+        if path:
+            os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--report {path}: {error.strerror}; give a folder that can be written") from error
+    return path
+
+
+def _outputs(file: str) -> dict[str, Renderer]:
+    if file and not os.path.isdir(os.path.dirname(file) or "."):
+        raise ConfigError(f"--json {file}: the folder does not exist; create it")
+    return {file: json.render} if file else {}
 
 
 def _token(file: str) -> str:
