@@ -1,33 +1,40 @@
 """The torch-facing edge: takes calls of next() and step() in the training, gives rows in a bounded queue.
 
 A row is ``(loader key, begin ns, end ns)`` for an input and ``(optimizer key, ~number, ns)`` for an update, whose
-second item is negative: ``number`` is Recorder.steps after it. The hooks only append: a deque append is atomic, needs
-no lock, and reuses its blocks. torch is never imported here; hooks are set when torch's own modules are, and looked up
-at each call, so loaders and optimizers that exist already are seen too.
+second item is negative: ``number`` is Recorder.steps after it. ``AFRESH`` stands where the rows before it mislead. The
+hooks only append: a deque append is atomic, needs no lock, and reuses its blocks. torch is never imported here; hooks
+are set when torch's own modules are, and looked up at each call, so loaders and optimizers that exist already are seen
+too.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from threading import get_ident
 from time import perf_counter_ns
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import wrapt
 
+from eroica_otel.signals.counting import Successors
+from eroica_otel.signals.threads import TrainingThread
+
 NEVER = sys.maxsize
 CAPACITY = 1 << 16
 """Rows kept until the 1 Hz thread takes them; the oldest are lost beyond (65,536 a second)."""
-LOST_AFTER = 128
-"""Updates of one other optimizer, with none of the counted one between them, after which the other one is counted."""
+GONE = -1
+"""Key of the counted optimizer after its end; no object has it."""
 
 Row = tuple[int, int, int]
 T = TypeVar("T")
+
+AFRESH: Row = (0, 0, 0)
+"""A row that says: inputs so far came from a thread that does not train, forget what was concluded from them."""
 
 
 class Recorder:
@@ -36,20 +43,22 @@ class Recorder:
     Attributes:
         rows: Events not yet taken.
         steps: Updates by the counted optimizer, the first one seen: the one count that is equal on all ranks. When the
-            training replaces it, the count goes on with another (LOST_AFTER), by a rule that depends on events alone.
-        counted: Key of the counted optimizer, 0 before.
+            training replaces it, the count goes on with its successor (counting.py).
+        counted: Key of the counted optimizer; 0 before the first, GONE after its end.
         edge: From this value of ``steps`` on ``on_edge`` is called after each update, on the training thread.
-        attention: Whether ``notice`` is to be called at the next event: before the first, and while ``overdue``.
+        attention: Whether ``notice`` is to be called at the next events, until an update.
         optimizer: The counted optimizer (weak), for the signature of the loop.
         latest: Key of the latest event; who sets it to 0 before a call sees afterwards whether that call had an event.
-        thread: threading.get_ident() of the thread that produced the first event.
+        thread: threading.get_ident() of the one thread that trains, whose inputs count; 0 = any thread's do.
+        patient: Whether to start with the first update, not with an input: a forked child that only reads data, beside
+            a training, is no worker.
     """
 
     __slots__ = (
         "_overdue",
-        "_rival",
-        "_rival_steps",
         "_started",
+        "_successors",
+        "_trainer",
         "attention",
         "counted",
         "edge",
@@ -57,22 +66,39 @@ class Recorder:
         "on_edge",
         "on_first",
         "optimizer",
+        "patient",
         "rows",
         "steps",
         "thread",
     )
 
-    def __init__(self, on_first: Callable[[], None], on_edge: Callable[[], None]) -> None:
+    def __init__(self, on_first: Callable[[], None], on_edge: Callable[[], None], steps: int = 0) -> None:
         self.rows: deque[Row] = deque(maxlen=CAPACITY)
-        self.steps = 0
+        self.on_first = on_first
+        self._reset(on_edge, steps)
+        self.patient = False
+
+    def _reset(self, on_edge: Callable[[], None], steps: int) -> None:
+        self.steps = steps
         self.edge = NEVER
         self.on_edge = on_edge
-        self.on_first = on_first
         self.optimizer: weakref.ref[Any] | None = None
         self.counted = self.latest = self.thread = 0
         self.attention = True
         self._started = self._overdue = False
-        self._rival = self._rival_steps = 0
+        self._successors = Successors()
+        self._trainer = TrainingThread()
+
+    def forget(self) -> None:
+        """In a forked child: as before the first event, without the parent's rows."""
+        self.patient = self.patient or self._started
+        self.rows.clear()
+        self._reset(lambda: None, 0)
+
+    @property
+    def started(self) -> bool:
+        """Whether there was an event."""
+        return self._started
 
     @property
     def overdue(self) -> bool:
@@ -82,52 +108,64 @@ class Recorder:
     @overdue.setter
     def overdue(self, value: bool) -> None:
         self._overdue = value
-        self.attention = value or not self._started
+        self.attention = True
 
-    def notice(self) -> None:
-        """Take note of the first event and of the thread that it came from; later: end what is overdue."""
+    def notice(self, update: bool) -> None:
+        """Take note of the first event and of the thread that it comes from; end what is overdue."""
         if self._overdue:
             self.on_edge()
-        elif not self._started:
+            return
+        if update:
+            self._see_updating_thread()
+        else:
+            self._trainer.see_input(get_ident())
+        if not self._started and (update or not self.patient):
             self._started = True
-            self.attention = False
-            self.thread = threading.get_ident()
             self.on_first()
+        if update:
+            self.attention = False
+
+    def _see_updating_thread(self) -> None:
+        misled = self._trainer.see_update(get_ident())
+        self.thread = self._trainer.ident
+        if misled:
+            self.rows.append(AFRESH)
 
     def input(self, key: int, begin: int, end: int) -> None:
-        """Record one input that took from ``begin`` to ``end``."""
+        """Record one input that took from ``begin`` to ``end``, unless it is that of a thread that fetches ahead."""
         if self.attention:
-            self.notice()
+            self.notice(False)
+        if self.thread and self.thread != get_ident():
+            return
         self.latest = key
         self.rows.append((key, begin, end))
 
     def update(self, optimizer: Any) -> None:
         """Record one update by ``optimizer``."""
         if self.attention:
-            self.notice()
+            self.notice(True)
         self.latest = key = id(optimizer)
-        if key != self.counted and not self._count_instead(key, optimizer):
-            self.rows.append((key, ~self.steps, perf_counter_ns()))
-            return
-        self._rival = 0
+        if key != self.counted:
+            if self.counted and not self._successors.succeeds(optimizer, self.steps):
+                self.rows.append((key, ~self.steps, perf_counter_ns()))
+                return
+            self._count(optimizer)
         self.steps = steps = self.steps + 1
         self.rows.append((key, ~steps, perf_counter_ns()))
         if steps >= self.edge:
             self.on_edge()
 
-    def _count_instead(self, key: int, optimizer: Any) -> bool:
-        """Count ``optimizer`` from now on, if it is the first or the counted one is gone; return whether."""
-        if self.counted and self._rival in (0, key):
-            self._rival_steps = self._rival_steps + 1 if self._rival else 1
-            self._rival = key
-        if self.counted and (self._rival != key or self._rival_steps < LOST_AFTER):
-            return False
-        self.counted = key
+    def _count(self, optimizer: Any) -> None:
+        """Count ``optimizer`` from now on; another one may get its number when it is gone, and is not meant."""
+        self.counted = id(optimizer)
         try:
-            self.optimizer = weakref.ref(optimizer)
+            self.optimizer = weakref.ref(optimizer, self._end_of)
         except TypeError:  # a class with __slots__
             self.optimizer = None
-        return True
+
+    def _end_of(self, optimizer: weakref.ref[Any]) -> None:
+        if optimizer is self.optimizer:
+            self.counted = GONE
 
     def take(self) -> list[Row]:
         """Return the events since the last call, oldest first."""
@@ -196,7 +234,9 @@ class Hooks:
             begin = perf_counter_ns()
             batch = original(iterator)
             if recorder.attention and not silent:
-                recorder.notice()
+                recorder.notice(False)
+            if (thread := recorder.thread) and thread != get_ident():
+                return batch
             recorder.latest = key = id(iterator._dataset)
             append((key, begin, perf_counter_ns()))
             return batch
@@ -221,7 +261,6 @@ class Hooks:
                 recorder.update(optimizer)
                 return
             recorder.latest = key
-            recorder._rival = 0
             recorder.steps = steps = recorder.steps + 1
             append((key, ~steps, perf_counter_ns()))
             if steps >= recorder.edge:

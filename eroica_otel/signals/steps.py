@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 LONGEST_PERIOD = 16
+LONGEST_SEGMENT = 256
+"""Updates after one input, after which inputs have ended and the loop is timed from update to update."""
 
 Signature = tuple[int, tuple[int, ...]]
 
@@ -29,6 +31,8 @@ class Iteration:
         input_seconds: Time inside next().
         timed: False where the period means nothing: validation inside, or more updates than usual because the next
             input was fetched ahead.
+        loop: How often a loop has been learned; two iterations with the same number belong to one loop.
+        counted: How often the counted optimizer has been another one.
     """
 
     number: int
@@ -38,6 +42,8 @@ class Iteration:
     period_seconds: float
     input_seconds: float
     timed: bool
+    loop: int = 1
+    counted: int = 1
 
 
 @dataclass(slots=True)
@@ -47,15 +53,12 @@ class _Segment:
     inputs: dict[int, int] = field(default_factory=dict)
     input_ns: int = 0
     last_loader: int = 0
-    optimizers: list[int] = field(default_factory=list)
+    optimizers: set[int] = field(default_factory=set)
     last_update_ns: int = 0
     number: int = 0
 
     def signature(self) -> Signature:
-        return (self.inputs.get(self.last_loader, 0), tuple(sorted(set(self.optimizers))))
-
-    def side_work(self) -> bool:
-        return len(self.inputs) > 1
+        return (self.inputs.get(self.last_loader, 0), tuple(sorted(self.optimizers)))
 
 
 class Learner:
@@ -76,6 +79,10 @@ class Learner:
         self._pending: list[_Segment] = []
         self._unmatched = 0
         self._usual_updates = 0
+        self._usual_loaders: list[int] = []
+        self._counted = 0
+        self._loops = 0
+        self._counted_changes = 0
         self.updates = 0
         self.irregular = 0
         self.inputs_without_update = 0
@@ -92,7 +99,9 @@ class Learner:
         """Take rows in order of time; return the iterations that they complete."""
         done: list[Iteration] = []
         for key, begin, end in rows:
-            if begin < 0:
+            if not key:
+                self._begin_afresh()
+            elif begin < 0:
                 done += self._update(key, ~begin, end)
             else:
                 done += self._input(key, begin, end)
@@ -114,16 +123,40 @@ class Learner:
     def _update(self, key: int, number: int, now: int) -> list[Iteration]:
         index = self._optimizers.setdefault(key, len(self._optimizers))
         before, self.updates = self.updates, number
+        if number > before and key != self._counted:
+            self._count_another(key)
         done: list[Iteration] = []
         if self._segment is None or (not self._loaders_seen and number > before):
             done = self._close(now)
             self._segment = _Segment(now, before)
         segment = self._segment
-        segment.optimizers.append(index)
+        segment.optimizers.add(index)
         segment.last_update_ns = now
         segment.number = number
         self.inputs_without_update = 0
+        if self._loaders_seen and number - segment.before > LONGEST_SEGMENT:
+            self._begin_afresh()
         return done
+
+    def _count_another(self, key: int) -> None:
+        """Learn anew: with the counted optimizer the training's loop has changed, or its model."""
+        if self._counted:
+            self._forget_loop()
+        self._counted = key
+        self._counted_changes += 1
+
+    def _begin_afresh(self) -> None:
+        """Learn anew, and whether there are inputs too."""
+        self._forget_loop()
+        self._segment = None
+        self._loaders_seen = False
+
+    def _forget_loop(self) -> None:
+        self.cycle = ()
+        self._recent.clear()
+        self._pending = []
+        self._unmatched = 0
+        self.segments_without_match = 0
 
     def _close(self, now: int) -> list[Iteration]:
         """End the running segment at ``now``, where the next one starts."""
@@ -144,13 +177,19 @@ class Learner:
             window = signatures[-period * self._repeats :]
             if len(window) < period * self._repeats:
                 return
-            if window[period:] == window[:-period]:
-                self.cycle = tuple(window[-period:])
-                self._usual_updates = _updates(list(self._recent)[-period:])
-                self._unmatched = 0
-                self.segments_without_match = 0
-                self._pending = []
+            segments = list(self._recent)[-period * self._repeats :]
+            # Without a counted update there is no number that ranks could agree on, nor a time for one.
+            if window[period:] == window[:-period] and _updates(segments[-period:]) > 0:
+                self._accept(segments, period)
                 return
+
+    def _accept(self, segments: list[_Segment], period: int) -> None:
+        """Take the latest ``period`` segments for the iteration; what all repeats have is usual."""
+        self._forget_loop()
+        self.cycle = tuple(segment.signature() for segment in segments[-period:])
+        self._usual_updates = _updates(segments[-period:])
+        self._usual_loaders = [min(len(one.inputs) for one in segments[place::period]) for place in range(period)]
+        self._loops += 1
 
     def _match(self, now: int) -> list[Iteration]:
         period = len(self.cycle)
@@ -159,18 +198,27 @@ class Learner:
         group = self._pending[-period:]
         if tuple(segment.signature() for segment in group) != self.cycle:
             self.irregular += 1
-            self._unmatched += 1
             self._pending = self._pending[-(period - 1) :] if period > 1 else []
-            if self._unmatched > 3 * period * self._repeats:
-                self.cycle = ()
+            self._count_unmatched(1)
             return []
         self._pending = []
-        self._unmatched = 0
-        return [self._iteration(group, now)]
+        iteration = self._iteration(group, now)
+        if iteration.timed:
+            self._unmatched = 0
+        else:
+            self._count_unmatched(period)
+        return [iteration]
+
+    def _count_unmatched(self, segments: int) -> None:
+        """Learn anew once much did not fit; what fits and can never be timed was learned from an odd moment."""
+        self._unmatched += segments
+        if self._unmatched > 3 * len(self.cycle) * self._repeats:
+            self._forget_loop()
 
     def _iteration(self, group: list[_Segment], now: int) -> Iteration:
         first, last, updates = group[0], group[-1], _updates(group)
-        timed = updates == self._usual_updates and not any(segment.side_work() for segment in group)
+        usual = zip(group, self._usual_loaders, strict=True)
+        timed = updates == self._usual_updates and all(len(one.inputs) <= loaders for one, loaders in usual)
         self.irregular += not timed
         return Iteration(
             number=last.number,
@@ -180,6 +228,8 @@ class Learner:
             period_seconds=(now - first.start_ns) / 1e9,
             input_seconds=sum(segment.input_ns for segment in group) / 1e9,
             timed=timed,
+            loop=self._loops,
+            counted=self._counted_changes,
         )
 
 

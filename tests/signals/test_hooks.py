@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from eroica_otel.signals.hooks import CAPACITY, LOST_AFTER, NEVER, Hooks, Recorder, Watched
+from eroica_otel.signals.counting import LOST_AFTER, Successors
+from eroica_otel.signals.hooks import AFRESH, CAPACITY, GONE, NEVER, Hooks, Recorder, Watched
 
 
 class Items(Dataset[int]):
@@ -51,8 +53,9 @@ def hooks(recorder: Recorder) -> Iterator[Hooks]:
 
 
 def kinds(recorder: Recorder) -> str:
-    """Return D for each input and the count of updates for each update, as in "D1D2"."""
-    return "".join("D" if begin >= 0 else str(~begin) for _, begin, _ in recorder.take())
+    """Return D for each input, the count of updates for each update, ! for AFRESH, as in "D1D2"."""
+    rows = recorder.take()
+    return "".join("!" if row == AFRESH else "D" if row[1] >= 0 else str(~row[1]) for row in rows)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -188,15 +191,96 @@ def test_a_hook_that_somebody_else_has_wrapped_is_silent_after_close(recorder: R
     assert started == []
 
 
-def test_the_first_event_calls_once_and_tells_the_thread() -> None:
+def test_the_first_event_calls_once_on_the_thread_of_the_event() -> None:
     calls: list[int] = []
     recorder = Recorder(lambda: calls.append(threading.get_ident()), lambda: None)
-    trainer = threading.Thread(target=recorder.update, args=(calls,))
-    trainer.start()
-    trainer.join()
+    on_another_thread(recorder.update, calls)
     recorder.input(1, 2, 3)
     assert len(calls) == 1
-    assert calls[0] == recorder.thread != threading.get_ident()
+    assert calls[0] != threading.get_ident()
+
+
+def on_another_thread(call: Callable[..., object], *arguments: object) -> None:
+    other = threading.Thread(target=call, args=arguments)
+    other.start()
+    other.join()
+
+
+def test_inputs_that_another_thread_fetches_ahead_are_no_inputs(recorder: Recorder, hooks: Hooks) -> None:
+    batches, made = iter(DataLoader(Items(8))), optimizer()
+    made.step()
+    assert recorder.thread == threading.get_ident()
+    for _ in range(2):
+        on_another_thread(next, batches)
+        made.step()
+    next(batches)
+    made.step()
+    assert kinds(recorder) == "123D4"
+
+
+def test_inputs_that_another_thread_fetched_before_the_first_update_are_taken_back(
+    recorder: Recorder, hooks: Hooks
+) -> None:
+    batches, made = iter(DataLoader(Items(8))), optimizer()
+    on_another_thread(lambda: [next(batches), next(batches)])
+    made.step()
+    on_another_thread(next, batches)
+    made.step()
+    assert kinds(recorder) == "DD!12"
+
+
+def test_watched_inputs_of_another_thread_are_no_inputs_either(recorder: Recorder) -> None:
+    recorder.update(recorder)
+    on_another_thread(list, Watched(recorder, [1, 2, 3]))
+    assert list(Watched(recorder, [1])) == [1]
+    assert kinds(recorder) == "1D"
+
+
+def test_updates_of_a_thread_that_python_did_not_start_take_no_input_away(recorder: Recorder) -> None:
+    """On a GPU autograd's own threads run the updates of an optimizer in backward."""
+    done = threading.Lock()
+    done.acquire()
+
+    def autograd() -> None:
+        for _ in range(3):
+            recorder.update(recorder)
+        done.release()
+
+    recorder.input(1, 2, 3)
+    _thread.start_new_thread(autograd, ())
+    done.acquire()
+    recorder.input(1, 2, 3)
+    assert kinds(recorder) == "D123D"
+    assert recorder.thread == 0
+
+
+def test_when_the_training_goes_on_in_another_thread_inputs_of_that_one_count(recorder: Recorder) -> None:
+    def train() -> None:
+        for _ in range(2):
+            recorder.input(1, 2, 3)
+            recorder.update(recorder)
+
+    on_another_thread(train)
+    recorder.attention = True  # as the 1 Hz thread asks once a second
+    recorder.update(recorder)
+    assert recorder.thread == threading.get_ident()
+    train()
+    assert kinds(recorder) == "D1D23D4D5"
+
+
+def test_where_several_threads_update_all_inputs_count(recorder: Recorder) -> None:
+    release = threading.Event()
+    pool = [threading.Thread(target=lambda: [recorder.update(recorder), release.wait(20)]) for _ in range(2)]
+    for thread in pool:
+        recorder.attention = True
+        thread.start()
+        while recorder.attention:
+            thread.join(0.01)
+    recorder.input(1, 2, 3)
+    release.set()
+    for thread in pool:
+        thread.join()
+    assert kinds(recorder) == "12D"
 
 
 def test_an_optimizer_that_another_thread_steps_is_counted(recorder: Recorder, hooks: Hooks) -> None:
@@ -252,6 +336,49 @@ def test_the_count_goes_on_when_the_training_replaces_its_optimizer(recorder: Re
     assert recorder.counted == id(second)
     first.step()
     assert recorder.steps == 3
+
+
+def test_a_third_optimizer_is_counted_after_a_second_that_was_too_short_lived(recorder: Recorder, hooks: Hooks) -> None:
+    kept = [optimizer() for _ in range(3)]
+    kept[0].step()
+    for _ in range(LOST_AFTER - 1):
+        kept[1].step()
+    for _ in range(LOST_AFTER):
+        kept[2].step()
+    assert recorder.steps == 2
+    assert recorder.counted == id(kept[2])
+
+
+def test_an_optimizer_at_the_address_of_a_dead_one_is_another_one(recorder: Recorder) -> None:
+    """Where ranks reuse addresses by chance, their counts would part."""
+
+    class Made:
+        pass
+
+    first = Made()
+    address = id(first)
+    recorder.update(first)
+    del first
+    assert recorder.counted == GONE
+    kept = []
+    while not kept or (id(kept[-1]) != address and len(kept) < 10_000):
+        kept.append(Made())
+    recorder.update(kept[-1])
+    assert recorder.steps == 1
+    for _ in range(LOST_AFTER - 1):
+        recorder.update(kept[-1])
+    assert recorder.steps == 2
+
+
+def test_a_successor_at_the_address_of_another_that_died_begins_anew() -> None:
+    class Made:
+        pass
+
+    successors = Successors()
+    for _ in range(LOST_AFTER * 3):
+        assert not successors.succeeds(Made(), 5)
+    stays = Made()
+    assert [successors.succeeds(stays, 5) for _ in range(LOST_AFTER)] == [False] * (LOST_AFTER - 1) + [True]
 
 
 def test_many_updates_of_others_between_those_of_the_counted_one_change_nothing(

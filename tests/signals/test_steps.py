@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eroica_otel.signals.steps import LONGEST_PERIOD, Iteration, Learner
+from eroica_otel.signals.hooks import AFRESH
+from eroica_otel.signals.steps import LONGEST_PERIOD, LONGEST_SEGMENT, Iteration, Learner
 from factories_worker import Play, Rows, loop
 
 PLAIN = ((1, (0,)),)
@@ -189,6 +190,57 @@ def test_a_replaced_optimizer_is_learned_anew() -> None:
     assert play.learner.cycle == ((1, (1,)),)
     done = play("(D0 O7)*5")
     assert [iteration.number for iteration in done] == list(range(65, 70))
+
+
+def test_a_loop_with_another_counted_optimizer_is_learned_anew_at_once() -> None:
+    play = Play()
+    play("(D0 O0)*20")
+    play.rows.counted = "O7"
+    play("D0 O7")
+    assert play.learner.cycle == ()
+    done = play("(D0 O7)*12")
+    assert play.learner.cycle == ((1, (1,)),)
+    assert [(iteration.loop, iteration.counted) for iteration in done] == [(2, 2)] * 2
+
+
+def test_a_loop_whose_optimizer_is_not_counted_is_neither_learned_nor_timed() -> None:
+    play = Play()
+    play("(D0 O0)*20")
+    assert play("(D0 O7)*100 D0")[0].number == 20
+    assert play.learner.cycle == ()
+    assert play.learner.updates == 20
+
+
+def test_two_loaders_in_each_iteration_are_no_validation() -> None:
+    play = Play()
+    done = play("(D0 D1 O0)*20 (D2)*5 (D0 D1 O0)*5")
+    assert play.learner.cycle == PLAIN
+    # Validation runs after update 20: it lies between it and update 21.
+    assert [iteration.number for iteration in done if not iteration.timed] == [21]
+    assert periods(done) == {0.03}
+
+
+def test_an_iteration_learned_from_an_odd_moment_is_learned_anew() -> None:
+    """Ten segments of two updates each, then one each for good: they match, and none is as usual."""
+    play = Play()
+    play("(D0 O0 O0)*12")
+    play("(D0 O0)*50")
+    assert periods(play("(D0 O0)*5")) == {0.02}
+
+
+def test_a_loop_that_needs_no_inputs_any_more_is_timed_from_update_to_update() -> None:
+    play = Play()
+    play("(D0 O0)*20")
+    play(f"(O0)*{LONGEST_SEGMENT + 20}")
+    done = play("(O0)*5")
+    assert periods(done) == {0.01}
+    assert {iteration.duration_seconds for iteration in done} == {None}
+
+
+def test_inputs_of_a_thread_that_does_not_train_are_forgotten() -> None:
+    play = Play()
+    assert play.learner.feed([(1000, 1, 2), (1000, 2, 3), AFRESH]) == []
+    assert periods(play("(O0)*20")) == {0.01}
 
 
 def test_few_repeats_are_enough_when_asked_for() -> None:
