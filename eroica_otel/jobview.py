@@ -54,10 +54,11 @@ def doubles(job: Job) -> dict[int, tuple[str, ...]]:
 def shared_line(job: Job, twice: Mapping[int, Sequence[str]]) -> str:
     """Return one line on a name that several processes share: where they are, and the remedy."""
     first = min(twice)
-    ranks = "all of its ranks" if len(twice) == len(job.workers) > 1 else ranks_text(sorted(twice))
+    which = sorted(twice)
+    ranks = "all of its ranks are" if len(twice) == len(job.workers) > 1 else f"{ranks_text(which)} {_are(which)}"
     return (
-        f"{plural(len(twice[first]), 'training')} deliver under the name {visible(job.key[1])!r}: {ranks} cannot be "
-        f"judged (rank {first}: {_listed(twice[first])}); give each training a name of its own, "
+        f"{plural(len(twice[first]), 'training')} deliver under the name {visible(job.key[1])!r}, so {ranks} left "
+        f"out (rank {first}: {_listed(twice[first])}); give each training a name of its own, "
         "EROICA_TRAINING_JOB=NAME, or stop the one that is not wanted"
     )
 
@@ -70,8 +71,12 @@ def shared_report(job: Job, arrived: Arrived, twice: Mapping[int, Sequence[str]]
         reason=next(iter(arrived.windows.values())).reason,
         workers_seen=len(arrived.windows),
         workers_expected=expected_workers(job, arrived),
-        notes=(f"not enough evidence: {shared_line(job, twice)}",),
+        notes=(f"cannot be judged: {shared_line(job, twice)}",),
     )
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
 
 
 def _listed(processes: Sequence[str]) -> str:

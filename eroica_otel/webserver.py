@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import io
 import ipaddress
+import os
 import socket
 import socketserver
 import ssl
@@ -70,6 +71,31 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def check_host(address: Address) -> None:
+    """Say what is wrong with the host before anything else is asked of its user.
+
+    Raises:
+        ConfigError: nobody knows the host, or it is not this machine.
+    """
+    remedy = f"give a name or address of this machine, for example {address.flag} 127.0.0.1:{address.port}"
+    given = f"{address.flag} {address.host}:{address.port}".strip()
+    try:
+        with socket.socket(_family(address)) as probe:
+            probe.bind((address.host, 0))
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"{given}: the host {address.host!r} is not known ({_reason(error)}); {remedy}") from error
+    except OSError as error:
+        raise ConfigError(f"{given} is no address of this machine ({_reason(error)}); {remedy}") from error
+
+
+def _family(address: Address) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address.host else socket.AF_INET
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class _Deadline(io.RawIOBase):
@@ -140,11 +166,12 @@ class BoundedServer(HTTPServer):
         """Bind and listen; ``start`` serves.
 
         Raises:
-            DeliveryError: the port is taken or the address is not one of this machine.
-            ConfigError: the certificate or its key cannot be loaded.
+            DeliveryError: the port is taken.
+            ConfigError: the host is not this machine, or the certificate or its key cannot be loaded.
         """
+        check_host(address)
         self.address = address
-        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self.address_family = _family(address)
         self._tls = _context(address)
         self._threads = threads
         self._slots = threading.BoundedSemaphore(threads)
@@ -217,9 +244,22 @@ def _context(address: Address) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(address.certificate, address.key or None)
     except (OSError, ssl.SSLError) as error:
-        files = f"{address.certificate!r} and {address.key!r}"
-        raise ConfigError(f"{files} cannot be loaded: {error}; give a PEM certificate and its key") from error
+        raise ConfigError(_why_not_loaded(address, error)) from error
     return context
+
+
+def _why_not_loaded(address: Address, error: OSError) -> str:
+    reason = _reason(error)
+    for flag, path in (("--tls-certificate", address.certificate), ("--tls-key", address.key)):
+        if path and not os.path.isfile(path):
+            return f"{flag} {path} cannot be loaded: there is no such file; give a PEM file"
+    if not address.key:
+        return (
+            f"--tls-certificate {address.certificate} cannot be loaded without a key: {reason}; "
+            "give its key by --tls-key, or both in one PEM file"
+        )
+    files = f"--tls-certificate {address.certificate} and --tls-key {address.key}"
+    return f"{files} cannot be loaded: {reason}; give a PEM certificate and the key that belongs to it"
 
 
 def _why(address: Address, error: OSError) -> str:

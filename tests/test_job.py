@@ -215,11 +215,11 @@ def test_two_trainings_of_one_name_are_told_with_the_remedy_and_are_no_failure_o
     localizer.round()
     (report,) = bench.verdicts
     told = (
-        "2 trainings deliver under the name 'llm-7b': all of its ranks cannot be judged (rank 0: host-0 run run-1 and "
+        "2 trainings deliver under the name 'llm-7b', so all of its ranks are left out (rank 0: host-0 run run-1 and "
         "host-0 run run-2); give each training a name of its own, EROICA_TRAINING_JOB=NAME, or stop the one that is "
         "not wanted"
     )
-    assert report.notes == (f"not enough evidence: {told}",)
+    assert report.notes == (f"cannot be judged: {told}",)
     assert (report.training_job, report.window_id, report.workers_seen, report.findings) == ("llm-7b", WINDOW, 4, ())
     assert bench.lines[:2] == ["llm-7b: 8 processes deliver as 4 of 4 workers; 4 degraded", told]
     assert value(localizer, names.LOCALIZER_FAILURES, stage="judge") == 0

@@ -5,7 +5,7 @@ from eroica_otel.query.store import Job, Store
 from factories_central import WINDOW, collect, delivery, identity, status_points, window
 
 SHARED = (
-    "2 trainings deliver under the name 'llm-7b': rank 0 cannot be judged (rank 0: host-a pid 7 and host-b pid 9); "
+    "2 trainings deliver under the name 'llm-7b', so rank 0 is left out (rank 0: host-a pid 7 and host-b pid 9); "
     "give each training a name of its own, EROICA_TRAINING_JOB=NAME, or stop the one that is not wanted"
 )
 

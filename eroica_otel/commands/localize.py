@@ -19,6 +19,7 @@ from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Report
 from eroica_otel.publish.report import html, json, terminal
+from eroica_otel.publish.report.verdict import outcome, unjudged
 from eroica_otel.publish.series import is_alarming
 from eroica_otel.publish.serve import Renderer
 from eroica_otel.webserver import Address, is_loopback, parse_address
@@ -60,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--json", metavar="FILE", default="", help="write the newest verdict as JSON into this file")
     when = parser.add_argument_group("when it ends (default: by Ctrl-C or SIGTERM)")
     when.add_argument("--once", action="store_true", help="end after the first verdict that is not about a reference "
-                      "window; the exit code tells whether there is a finding")  # fmt: skip
+                      "window; the exit code tells whether there is a finding, 3 that nobody can tell")  # fmt: skip
     when.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=None, help="end after this time; with "
                       "--once and no verdict by then, exit with 3")  # fmt: skip
 
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: an option cannot be used.
         DeliveryError: a port is taken.
-        QueryError: --once, and no verdict came in time.
+        QueryError: --once, and no verdict came in time or the window could not be judged.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     session = _Session(once=arguments.once)
@@ -113,17 +114,25 @@ class _Session:
         self.wake()
 
     def outcome(self, localizer: Localizer) -> int:
-        """Return the exit code of --once."""
+        """Return the exit code of --once.
+
+        Raises:
+            QueryError: no verdict came, or one that could not tell whether there is a finding.
+        """
         if self._first is None:
             raise QueryError(
                 f"no verdict came, {localizer.workers_seen()} workers delivered; point them here by "
                 f"OTEL_EXPORTER_OTLP_ENDPOINT={localizer.receiver.url} or give a longer --timeout"
             )
+        if outcome(self._first) in ("no_consensus", "not_enough"):
+            raise QueryError(f"the window names nobody and clears nobody: {unjudged(self._first)}")
         return int(any(is_alarming(finding) for finding in self._first.findings))
 
 
 def _options(arguments: argparse.Namespace) -> JobOptions:
     token = _token(arguments.token_file)
+    if arguments.tls_key and not arguments.tls_certificate:
+        raise ConfigError(f"--tls-key {arguments.tls_key} has no certificate; give --tls-certificate too")
     tls = (arguments.tls_certificate, arguments.tls_key, token)
     listen = Address(*parse_address(arguments.listen, "--listen"), "--listen", *tls)
     metrics = Address(*parse_address(arguments.metrics, "--metrics"), "--metrics", *tls)
@@ -184,9 +193,12 @@ def _colour() -> bool:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError("give a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0; give one, for example 60")
     return value
 
 

@@ -194,21 +194,34 @@ def _victims(scene: Scene, case: Case, blamed: Blame, culprits: Iterable[int]) -
 def _notes(
     scene: Scene, base: Report, grave: bool, judgements: Sequence[Judgement], undecided: Sequence[Judgement]
 ) -> Iterator[str]:
-    if len(scene.roles) == 1 and scene.reference is None:
-        yield "one worker and no reference window: there is nothing to compare with"
+    incomparable = scene.reference is None and all(group.size == 1 for group in scene.groups)
+    if scene.reference is None:
+        yield from _alone(scene)
     if undecided:
         unit = undecided[0]
         high = int((unit.material & unit.split).sum())
+        differ, right = ("differs", "is right") if high == 1 else ("differ", "are right")
         yield (
-            f"no consensus: {high} of {int(unit.split.sum())} ranks differ in {_unit_name(unit)} "
-            "and no reference says which are right"
+            f"no consensus: {high} of {int(unit.split.sum())} ranks {differ} in {_unit_name(unit)} "
+            f"and no reference says which {right}"
         )
     yield from _minority(scene, judgements, grave)
     if scene.reference is not None and not _enough(scene):
         least = f"{scene.policy.drift_iterations:.0f}"
         yield f"fewer than {least} iterations in a window: changes against the reference are of low confidence"
-    if base.reason in ("degraded", "blocked") and not grave and not undecided:
+    if base.reason in ("degraded", "blocked") and not (grave or undecided or incomparable):
         yield f"not enough evidence: {_degraded(scene)}"
+
+
+def _alone(scene: Scene) -> Iterator[str]:
+    """Say who has nobody to be compared with, neither peers nor an earlier self."""
+    alone = [scene.columns.ranks[int(group[0])] for group in scene.groups if group.size == 1]
+    workers = len(scene.roles)
+    if len(alone) == workers:
+        who = "1 worker" if workers == 1 else f"{workers} workers, each of a role of its own,"
+        yield f"cannot be judged: {who} and no reference"
+    elif alone:
+        yield f"{ranks_text(sorted(alone))} has no peer of its role and no reference, so it is compared with nobody"
 
 
 def _unit_name(unit: Judgement) -> str:

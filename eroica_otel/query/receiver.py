@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.query import otlp
 from eroica_otel.query.otlp import Delivery
-from eroica_otel.webserver import Address, BoundedServer, Handler, is_loopback
+from eroica_otel.webserver import Address, BoundedServer, Handler, check_host, is_loopback
 
 PATH = "/v1/metrics"
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -82,6 +82,7 @@ class Receiver(BoundedServer):
 
 
 def _check(address: Address) -> None:
+    check_host(address)
     if not is_loopback(address.host) and not (address.certificate and address.token):
         raise ConfigError(
             f"{address.flag} {address.host}:{address.port} can be reached from other machines; give --tls-certificate, "

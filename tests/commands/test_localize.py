@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eroica_otel.commands import localize, main
-from factories_central import WINDOW, collect, export, fetch, send_windows, windows
+from factories_central import WINDOW, collect, export, fetch, identity, send_windows, windows
 
 Start = Callable[..., "Service"]
 
@@ -97,6 +98,16 @@ def test_once_without_a_finding_is_0(start: Start) -> None:
     assert service.end()[0] == 0
 
 
+def test_once_with_a_window_that_cannot_be_judged_is_3(start: Start) -> None:
+    service = start("--once", "--timeout", "60")
+    send_windows(service.otlp, [replace(windows()[0], reason="manual", identity=identity(world_size=1))])
+    code, out = service.end()
+    assert code == 3
+    assert "\ncannot be judged: 1 worker and no reference\n" in out
+    assert "no finding" not in out
+    assert service.lines[-1].endswith("cannot be judged: 1 worker and no reference")
+
+
 def test_once_without_a_verdict_says_where_to_deliver(start: Start) -> None:
     service = start("--once", "--timeout", "0.2")
     assert service.end() == (3, "")
@@ -155,7 +166,19 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(
         (["--token-file", "/nowhere"], "--token-file"),
         (["--report", "/dev/null/x"], "--report"),
         (["--json", "/nowhere/x.json"], "--json"),
-        (["--timeout", "-1"], "seconds"),
+        (["--timeout", "-1"], "'-1' is no number of seconds"),
+        (["--timeout", "abc"], "'abc' is no number of seconds"),
+        (["--timeout", "nan"], "'nan' is no number of seconds"),
+        (["--listen", "nohost.invalid:4318"], "--listen nohost.invalid:4318: the host 'nohost.invalid' is not known"),
+        (["--metrics", "nohost.invalid:1"], "--metrics nohost.invalid:1: the host 'nohost.invalid' is not known"),
+        (["--metrics", "a:b:c:1"], "--metrics a:b:c:1"),
+        (["--listen", f"{'x' * 70}.invalid:1"], "is not known"),
+        (["--listen", "192.0.2.1:4318"], "--listen 192.0.2.1:4318 is no address of this machine"),
+        (["--tls-certificate", "/nowhere"], "--tls-certificate /nowhere cannot be loaded: there is no such file"),
+        (["--tls-certificate", __file__], "without a key"),
+        (["--tls-key", "/nowhere"], "give --tls-certificate too"),
+        (["--tls-certificate", __file__, "--tls-key", "/gone"], "--tls-key /gone cannot be loaded: there is no such"),
+        (["--tls-certificate", __file__, "--tls-key", __file__], "the key that belongs to it"),
     ],
 )
 def test_wrong_usage_is_2_with_the_remedy(

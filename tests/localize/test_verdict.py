@@ -10,6 +10,7 @@ import pytest
 
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.publish.report.verdict import headline, outcome
 from factories_localize import (
     Rank,
     Work,
@@ -40,8 +41,8 @@ def only(report: Report) -> Finding:
     return finding
 
 
-def verdict(ranks: list[Rank], reference: list[WorkerWindow] | None = None) -> Report:
-    return judge(window_of(ranks), reference or (), expected=len(ranks))
+def verdict(ranks: list[Rank], reference: list[WorkerWindow] | None = None, reason: str = "degraded") -> Report:
+    return judge(window_of(ranks, reason=reason), reference or (), expected=len(ranks))
 
 
 @pytest.mark.parametrize("referenced", [False, True], ids=["alone", "referenced"])
@@ -82,7 +83,35 @@ def test_two_ranks_without_a_reference_are_no_consensus() -> None:
     report = verdict(one_bad(2, 1, busy()))
     assert not report.findings
     assert report.no_consensus[0] == busy().id
-    assert any("no consensus: 1 of 2 ranks differ in augment" in note for note in report.notes)
+    assert any("no consensus: 1 of 2 ranks differs in augment" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("reason", ["reference", "manual", "degraded"])
+def test_one_rank_without_a_reference_cannot_be_judged(reason: str) -> None:
+    report = verdict([rank(busy())], reason=reason)
+    assert (report.findings, report.notes) == ((), ("cannot be judged: 1 worker and no reference",))
+    assert outcome(report) == "not_enough"
+    assert headline(report) == "Cannot be judged: 1 worker and no reference."
+
+
+def test_one_rank_with_a_reference_is_judged() -> None:
+    assert only(verdict([rank(busy())], reference_of(1))).cause == "python_overhead"
+    quiet = verdict([rank()], reference_of(1), reason="manual")
+    assert headline(quiet) == "No finding: the worker behaves as it did in its reference window."
+
+
+def test_ranks_of_a_role_each_without_a_reference_cannot_be_judged() -> None:
+    report = verdict([rank(*(busy(),) * (at == 2), role=f"pp{at}") for at in range(4)])
+    assert (report.findings, report.notes) == (
+        (),
+        ("cannot be judged: 4 workers, each of a role of its own, and no reference",),
+    )
+
+
+def test_a_rank_without_peers_is_named_and_the_others_are_compared() -> None:
+    report = verdict([rank(role="pp0"), *(rank(*(busy(),) * (at == 2), role="pp1") for at in range(4))])
+    assert only(report).ranks == (3,)
+    assert "rank 0 has no peer of its role and no reference, so it is compared with nobody" in report.notes
 
 
 def test_distances_of_the_finding() -> None:
@@ -236,7 +265,7 @@ def test_one_worker_is_judged_against_its_reference_only() -> None:
     assert only(verdict([rank(blocked_input())], reference_of(1))).verdict == "job"
     alone = verdict([rank(blocked_input())])
     assert not alone.findings
-    assert any("nothing to compare with" in note for note in alone.notes)
+    assert alone.notes == ("cannot be judged: 1 worker and no reference",)
 
 
 def test_a_rank_that_was_bad_in_the_reference_too_is_chronic() -> None:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
-from eroica_otel.errors import DeliveryError
+from eroica_otel.errors import ConfigError, DeliveryError
 from eroica_otel.publish.report import html
 from eroica_otel.publish.report import json as report_json
 from eroica_otel.publish.series import JobStatus, LocalizerStatus, OpenFinding, job_points, localizer_points
@@ -109,5 +109,5 @@ def test_a_taken_port_names_the_option(server: MetricsServer) -> None:
 
 
 def test_an_address_of_another_machine_is_said() -> None:
-    with pytest.raises(DeliveryError, match="--metrics"):
+    with pytest.raises(ConfigError, match=r"--metrics 192\.0\.2\.7:9465 is no address of this machine"):
         MetricsServer(Address("192.0.2.7", 9465, "--metrics"))

@@ -202,7 +202,7 @@ def test_when_all_threads_are_busy_the_client_is_told_to_come_back(inbox: Inbox)
 
 
 def test_only_loopback_without_protection() -> None:
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
+    for host in ("0.0.0.0", "::", ""):
         with pytest.raises(ConfigError, match="--tls-certificate"):
             Receiver(Address(host, 0, "--listen"), print)
         with pytest.raises(ConfigError, match="--tls-certificate"):

@@ -64,7 +64,7 @@ def _tone(report: Report, first: Finding | None) -> str:
 def _badges(report: Report, first: Finding | None) -> list[Markup]:
     kind = outcome(report)
     if first is None:
-        words = {"quiet": "no finding", "no_consensus": "no consensus", "not_enough": "not enough evidence"}
+        words = {"quiet": "no finding", "no_consensus": "no consensus", "not_enough": "not judged"}
         texts = [f"{_SIGNS[kind]} {words.get(kind, kind)}"]
     else:
         texts = [f"{_SIGNS.get(first.severity, '●')} {first.severity}", f"{first.confidence} confidence"]

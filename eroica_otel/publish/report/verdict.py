@@ -58,7 +58,7 @@ CAUSE_WORDS: Mapping[str, str] = MappingProxyType(
 )
 """Each cause of names.CAUSES as the second half of a sentence."""
 
-NO_CONSENSUS, NOT_ENOUGH = "no consensus", "not enough evidence"
+NO_CONSENSUS, NOT_ENOUGH, NOBODY = "no consensus", "not enough evidence", "cannot be judged"
 """How the notes begin that say why a window was not judged."""
 
 
@@ -73,7 +73,7 @@ def outcome(report: Report) -> Outcome:
         return "finding"
     if report.no_consensus:
         return "no_consensus"
-    if not report.workers_seen or _note(report, NOT_ENOUGH):
+    if not report.workers_seen or _note(report, NOT_ENOUGH) or _note(report, NOBODY):
         return "not_enough"
     return "quiet"
 
@@ -117,6 +117,8 @@ def headline(report: Report) -> str:
         return capital(sentence(unjudged(report)))
     if report.findings:
         return "No finding that calls for action."
+    if report.workers_seen == 1:
+        return "No finding: the worker behaves as it did in its reference window."
     return f"No finding: the {plural(report.workers_seen, 'worker')} behave alike."
 
 
@@ -130,7 +132,7 @@ def explanation(report: Report) -> str:
         functions = listed([function_name(report, identity) for identity in report.no_consensus[:5]])
         return f"The workers fall into halves that differ in {functions}; neither half can be called the exception."
     if kind == "not_enough":
-        return "Nobody is named on thin evidence."
+        return "Nobody is named without evidence."
     return f"{capital(looked_at(report))}."
 
 
@@ -139,7 +141,7 @@ def unjudged(report: Report) -> str:
     start, default = NO_CONSENSUS, f"{NO_CONSENSUS}: the workers split evenly"
     if outcome(report) == "not_enough":
         start, default = NOT_ENOUGH, f"{NOT_ENOUGH}: no worker reported on this window"
-    return _note(report, start) or default
+    return _note(report, start) or _note(report, NOBODY) or default
 
 
 def looked_at(report: Report) -> str:

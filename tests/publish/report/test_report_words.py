@@ -140,6 +140,11 @@ def test_every_cause_has_words() -> None:
         (quiet(no_consensus=("aaaaaaaaaaaa",)), "no_consensus", "No consensus: the workers split evenly."),
         (quiet(notes=("not enough evidence: one worker",)), "not_enough", "Not enough evidence: one worker."),
         (
+            quiet(workers_seen=1, notes=("cannot be judged: 1 worker and no reference",)),
+            "not_enough",
+            "Cannot be judged: 1 worker and no reference.",
+        ),
+        (
             quiet(workers_seen=0, detail=None),
             "not_enough",
             "Not enough evidence: no worker reported on this window.",
