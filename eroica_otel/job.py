@@ -7,9 +7,9 @@ A failure in one stage is counted under its name, logged once per kind, and the 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,10 @@ from functools import partial
 from typing import Protocol
 
 from eroica_otel import __version__, jobview, names
-from eroica_otel.errors import EroicaError, QueryError
+from eroica_otel.errors import QueryError
+from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
-from eroica_otel.jobstate import Patience, Sighting, after_sighting, after_verdict, is_due
+from eroica_otel.jobstate import Early, Patience, Sighting, after_sighting, after_verdict, is_due, is_final
 from eroica_otel.jobtalk import Talk
 from eroica_otel.model import Finding, Point, Report, WorkerWindow
 from eroica_otel.publish.report.words import visible
@@ -32,8 +33,6 @@ from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
 from eroica_otel.webserver import Address
 
-STAGES = ("judge", "journal", "state", "report", "publish")
-"""Label ``stage`` of eroica_localizer_failures_total."""
 SHOWN_SECONDS = 3600.0
 """A job that has been silent for this long leaves /metrics."""
 _JUDGED_KEPT = 64
@@ -42,11 +41,6 @@ _LEAST_REST_SECONDS = 0.05
 _RECORDS_KEPT = 128
 _FUTURE_SECONDS = 86400.0
 """A worker's clock may be wrong by a day."""
-# A judge or a renderer that trips over one window must not end the service for all jobs.
-_OWN_ERRORS = (
-    EroicaError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-
 logger = logging.getLogger(__name__)
 
 
@@ -112,10 +106,10 @@ class Localizer:
         """
         self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
         self._talk, self._verdict = Talk(progress, clock), verdict
-        self._counts: Counter[str] = Counter()
-        self._logged: set[tuple[str, str]] = set()
+        self._faults, self._rejudged = Faults(), 0
         self._records: dict[JobKey, JobRecord] = {}
         self._news = threading.Event()
+        self._early: dict[tuple[JobKey, int], tuple[Early, JobRecord]] = {}
         self._store = Store()
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = clock()
@@ -139,7 +133,7 @@ class Localizer:
         self._files.resume(self._records)
         for window in self._journal.windows():
             self._store.restore(window, self._clock())
-        self._guard("state", lambda: self._folder.prune(self._wall()))
+        self._faults.guard("state", lambda: self._folder.prune(self._wall()))
         windows = sum(len(job.windows) for job in self._store.jobs())
         for record in self._records.values():
             for window_id in record.judged:
@@ -168,10 +162,11 @@ class Localizer:
         before = dict(self._records)
         jobs = self._jobs()
         for job in jobs.values():
-            self._guard("judge", partial(self._job_round, job))
+            self._faults.guard("judge", partial(self._job_round, job))
         if self._records != before:
             self._save()
         self._talk.keep(jobs)
+        self._early = {key: early for key, early in self._early.items() if key[1] in jobs[key[0]].windows}
         self._publish(jobs)
 
     def _job_round(self, job: Job) -> None:
@@ -217,20 +212,42 @@ class Localizer:
     def _consider(self, job: Job, arrived: Arrived) -> None:
         expected = jobview.expected_workers(job, arrived)
         if arrived.window_id in self._record(job.key).judged:
-            return
-        if is_due(
+            self._reconsider(job, arrived, expected)
+        elif is_due(
             len(arrived.windows), expected, first=arrived.first, latest=arrived.latest, spacing=job.spacing,
             now=self._clock(), patience=self._options.patience,
         ):  # fmt: skip
             self._decide(job, arrived, expected)
 
     def _decide(self, job: Job, arrived: Arrived, expected: int) -> None:
-        """Judge one window; it is not judged again, also when the judge fails."""
+        """Judge one window; only workers that come late bring a second verdict, also when the judge fails."""
         record = self._record(job.key)
         record = replace(record, judged=(*record.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
         self._talk.forget(job.key, arrived.window_id)
+        if len(arrived.windows) < expected:
+            self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.windows)), record)
+        else:
+            self._store.release(job.key, arrived.window_id)
+        self._give(job, arrived, expected, record)
+
+    def _reconsider(self, job: Job, arrived: Arrived, expected: int) -> None:
+        """Judge a window a second time when its missing workers have come, unless a newer verdict stands."""
+        present = self._record(job.key)
+        early, before = self._early.get((job.key, arrived.window_id), (Early(-math.inf, frozenset()), present))
+        latest = present.report is None or present.report.window_id == arrived.window_id
+        patience = self._options.patience
+        if latest and not is_final(early, arrived.windows.keys(), expected, now=self._clock(), patience=patience):
+            return
+        known = self._early.pop((job.key, arrived.window_id), None) is not None
         self._store.release(job.key, arrived.window_id)
+        late = arrived.windows.keys() - early.ranks
+        if known and latest and late:
+            self._rejudged += 1
+            self._give(job, arrived, expected, replace(before, judged=present.judged), tuple(late))
+
+    def _give(self, job: Job, arrived: Arrived, expected: int, record: JobRecord, late: Sequence[int] = ()) -> None:
+        """Judge, remember and deliver; ``record`` is what was known before the window."""
         twice = jobview.doubles(job)
         windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
         if not windows:
@@ -241,20 +258,22 @@ class Localizer:
             return
         began = time.perf_counter()
         reference = self._folder.reference(key_of(windows), self._wall())
-        try:
-            before = reference.windows if reference else ()
-            report = self._judge(windows, before, expected=expected, history=record.history)
-        except _OWN_ERRORS as error:
-            self._failed("judge", type(error).__name__, f"window {arrived.window_id} of {job.key[1]}: {error!r}")
+        before = reference.windows if reference else ()
+        judge = partial(self._judge, windows, before, expected=expected, history=record.history)
+        what = f"window {arrived.window_id} of {visible(job.key[1])}"
+        judged: list[Report] = []
+        self._faults.guard("judge", lambda: judged.append(judge()), what)
+        if not judged:
             return
-        report = jobview.with_notes(report, twice, self._clock() - arrived.first)
+        report = jobview.with_notes(judged[0], twice, self._clock() - arrived.first)
+        report = jobview.judged_again(report, late) if late else report
         self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows)
         self._deliver(job.key, report)
 
     def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow]) -> None:
         if report.reason == "reference":
             reference = Reference(key_of(windows), self._wall(), tuple(windows))
-            self._guard("state", lambda: self._folder.keep(reference))
+            self._faults.guard("state", lambda: self._folder.keep(reference))
         found = tuple(jobview.opened(finding, report, windows) for finding in report.findings)
         present = {window.identity.rank for window in windows}
         self._records[record.team, record.training_job] = replace(
@@ -267,7 +286,7 @@ class Localizer:
 
     def _deliver(self, key: JobKey, report: Report) -> None:
         for path, render, held in self._files.paths(key, report):
-            self._guard("report", partial(self._files.write, path, render, held))
+            self._faults.guard("report", partial(self._files.write, path, render, held))
         if self._verdict is not None:
             self._verdict(report)
 
@@ -287,35 +306,23 @@ class Localizer:
             self._talk.say(f"{visible(job.key[1])}: its findings have ended, it is healthy again or gone")
 
     def _publish(self, jobs: Mapping[JobKey, Job]) -> None:
-        failures = {stage: self._counts[stage] for stage in STAGES}
+        failures = self._faults.counts()
         failures["journal"] += self._journal.failures
-        status = LocalizerStatus(__version__, failures, self.receiver.requests(), self._options.thresholds)
+        status = LocalizerStatus(
+            __version__, failures, self.receiver.requests(), self._options.thresholds, self._rejudged
+        )
         points = localizer_points(status)
         now = self._clock()
         for key, job in jobs.items():
             if now - job.last_seen < SHOWN_SECONDS:
-                self._guard("publish", partial(_add_points, points, self._record(key), job))
+                self._faults.guard("publish", partial(_add_points, points, self._record(key), job))
         reports = {key: record.report for key, record in self._records.items() if record.report is not None}
         self.metrics.publish(Publication(tuple(points), reports))
 
     def _save(self) -> None:
         ordered = sorted(self._records.items(), key=lambda item: item[1].success_timestamp_seconds or 0.0)
         self._records = dict(ordered[-_RECORDS_KEPT:])
-        self._guard("state", lambda: self._folder.write(tuple(self._records.values())))
-
-    def _guard(self, stage: str, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except OSError as error:
-            self._failed(stage, f"{error.errno}", f"{error}; free some space or correct its rights")
-        except _OWN_ERRORS as error:
-            self._failed(stage, type(error).__name__, repr(error))
-
-    def _failed(self, stage: str, kind: str, text: str) -> None:
-        self._counts[stage] += 1
-        if (stage, kind) not in self._logged:
-            self._logged.add((stage, kind))
-            logger.warning("%s failed: %s (said once; counted in eroica_localizer_failures_total)", stage, text)
+        self._faults.guard("state", lambda: self._folder.write(tuple(self._records.values())))
 
 
 def _add_points(points: list[Point], record: JobRecord, job: Job) -> None:

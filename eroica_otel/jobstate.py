@@ -25,6 +25,7 @@ class Patience:
         healthy_seconds: A finding ends when all workers are healthy again for this long.
         silent_seconds: A worker without a delivery for this long is not known to be healthy.
         stale_seconds: A finding ends when nothing came from its job for this long.
+        late_seconds: For this long after a verdict workers that were missing can still change it, once.
     """
 
     complete_ratio: float = 0.95
@@ -35,6 +36,7 @@ class Patience:
     healthy_seconds: float = 120.0
     silent_seconds: float = 60.0
     stale_seconds: float = 300.0
+    late_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,19 @@ class Sighting:
 
     state: str
     last_seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """A verdict that was given while workers were missing: when, and on which ranks."""
+
+    given: float
+    ranks: frozenset[int]
+
+
+def is_final(early: Early, ranks: Set[int], expected: int, *, now: float, patience: Patience) -> bool:
+    """Return whether there is nothing more to wait for: all of ``expected`` are there, or the time is over."""
+    return len(ranks) >= expected or now - early.given >= patience.late_seconds
 
 
 def is_due(

@@ -96,6 +96,12 @@ def with_notes(report: Report, twice: Mapping[int, Sequence[str]], verdict_secon
     return replace(report, notes=report.notes + notes, detail=detail)
 
 
+def judged_again(report: Report, late: Sequence[int]) -> Report:
+    """Return the second verdict on a window with the reason for it."""
+    note = f"judged again: {ranks_text(sorted(late))} came after the first verdict"
+    return replace(report, notes=(*report.notes, note))
+
+
 def opened(finding: Finding, report: Report, windows: Sequence[WorkerWindow]) -> OpenFinding:
     """Return a finding with what its series need from the windows it was found in."""
     victims = {rank for group in report.victims if set(group.waits_for) & set(finding.ranks) for rank in group.ranks}

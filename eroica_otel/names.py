@@ -255,6 +255,13 @@ THRESHOLD = _central(
 LOCALIZER_FAILURES = _central(
     "eroica_localizer_failures_total", ("stage",), "Failures inside the localizer by stage.", "{failure}", type_=COUNTER
 )
+LOCALIZER_REJUDGED = _central(
+    "eroica_localizer_rejudged_total",
+    (),
+    "Windows judged a second time because missing workers came after the verdict.",
+    "{window}",
+    type_=COUNTER,
+)
 LOCALIZER_REQUESTS = _central(
     "eroica_localizer_requests_total",
     ("outcome",),

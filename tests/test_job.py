@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
 from eroica_otel.errors import ConfigError, DeliveryError
-from eroica_otel.job import STAGES, JobOptions, Judge, Localizer
+from eroica_otel.job import JobOptions, Judge, Localizer
+from eroica_otel.jobfaults import STAGES
 from eroica_otel.localize.verdict import judge as real_judge
 from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json
@@ -144,15 +145,76 @@ def test_missing_workers_are_named_after_the_wait(bench: Bench) -> None:
     assert value(localizer, names.LOCALIZER_EXPECTED) == 4
 
 
-def test_a_late_worker_does_not_bring_a_second_verdict(bench: Bench) -> None:
-    localizer = bench.localizer()
-    given = windows()
-    send_windows(localizer.receiver.url, given[:3])
+def judged_without_3(bench: Bench, slow: list[int], judge: Judge = most_python) -> Localizer:
+    """Return a localizer that has judged a window of which rank 3 is missing."""
+    localizer = bench.localizer(judge)
+    send_windows(localizer.receiver.url, windows(slow)[:3])
     bench.clock.now += 15
     localizer.round()
-    send_windows(localizer.receiver.url, given[3:])
+    assert [report.missing_ranks for report in bench.verdicts] == [(3,)]
+    return localizer
+
+
+def test_a_late_worker_brings_a_second_verdict_that_replaces_the_first(bench: Bench) -> None:
+    localizer = judged_without_3(bench, [3])
+    assert localizer.open_findings() == ()
+    bench.clock.now += 59
+    send_windows(localizer.receiver.url, windows([3])[3:])
+    for _ in range(3):
+        localizer.round()
+    first, second = bench.verdicts
+    assert [item.ranks for item in second.findings] == [item.ranks for item in localizer.open_findings()] == [(3,)]
+    assert second.notes == (*first.notes, "judged again: rank 3 came after the first verdict")
+    assert (second.missing_ranks, value(localizer, names.LOCALIZER_SEEN)) == ((), 4)
+    assert value(localizer, names.LOCALIZER_REJUDGED) == 1
+
+
+def test_a_finding_of_the_first_verdict_that_the_second_does_not_make_is_gone(bench: Bench) -> None:
+    def only_when_incomplete(windows: Any, reference: Any = (), *, expected: int, history: Any = ()) -> Report:
+        made = most_python(windows, reference, expected=expected, history=history)
+        return made if made.missing_ranks else replace(made, findings=(), victims=())
+
+    localizer = judged_without_3(bench, [1], only_when_incomplete)
+    assert [item.ranks for item in localizer.open_findings()] == [(1,)]
+    send_windows(localizer.receiver.url, windows([1])[3:])
+    localizer.round()
+    assert localizer.open_findings() == ()
+    assert value(localizer, names.ANOMALIES) == 0
+
+
+def test_a_worker_that_is_later_than_a_minute_changes_nothing(bench: Bench) -> None:
+    localizer = judged_without_3(bench, [3])
+    bench.clock.now += 60
+    localizer.round()
+    send_windows(localizer.receiver.url, windows([3])[3:])
     localizer.round()
     assert len(bench.verdicts) == 1
+    assert value(localizer, names.LOCALIZER_REJUDGED) == 0
+
+
+def test_of_several_late_workers_those_of_one_minute_count(bench: Bench) -> None:
+    localizer = bench.localizer()
+    send_windows(localizer.receiver.url, windows([3])[:2])
+    bench.clock.now += 15
+    localizer.round()
+    send_windows(localizer.receiver.url, windows([3])[3:])
+    localizer.round()
+    assert len(bench.verdicts) == 1
+    bench.clock.now += 60
+    localizer.round()
+    send_windows(localizer.receiver.url, windows([3])[2:3])
+    localizer.round()
+    assert [report.missing_ranks for report in bench.verdicts] == [(2, 3), (2,)]
+
+
+def test_a_late_worker_does_not_replace_a_newer_verdict(bench: Bench) -> None:
+    localizer = judged_without_3(bench, [])
+    send_windows(localizer.receiver.url, windows([2], window_id=WINDOW + 60))
+    localizer.round()
+    send_windows(localizer.receiver.url, windows([3])[3:])
+    localizer.round()
+    assert [report.window_id for report in bench.verdicts] == [WINDOW, WINDOW + 60]
+    assert [item.ranks for item in localizer.open_findings()] == [(2,)]
 
 
 def test_the_reference_is_judged_kept_and_given_to_later_windows(bench: Bench) -> None:

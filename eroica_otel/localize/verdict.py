@@ -194,6 +194,10 @@ def _victims(scene: Scene, case: Case, blamed: Blame, culprits: Iterable[int]) -
 def _notes(
     scene: Scene, base: Report, grave: bool, judgements: Sequence[Judgement], undecided: Sequence[Judgement]
 ) -> Iterator[str]:
+    counts = [window.iterations for window in scene.columns.windows]
+    if min(counts) < max(counts):
+        few = [rank for rank, count in zip(scene.columns.ranks, counts, strict=True) if count < max(counts)]
+        yield f"{ranks_text(few)} profiled fewer iterations than the others ({min(counts)} of {max(counts)} at least)"
     incomparable = scene.reference is None and all(group.size == 1 for group in scene.groups)
     if scene.reference is None:
         yield from _alone(scene)

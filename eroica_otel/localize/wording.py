@@ -119,15 +119,22 @@ def waiting_evidence(scene: Scene, workers: Sequence[int], blame: Blame, culprit
     others = [at for at in range(len(scene.roles)) if at not in culprits]
     ranks = scene.columns.ranks
     mine, theirs = [ranks[at] for at in workers], [ranks[at] for at in others]
-    where = waits_in(scene, others)
     numbers = (
-        f"{ranks_text(mine)} {_verb(mine)} {between(scene.waiting[list(workers)])}{f' in {where}' if where else ''}, "
+        f"{ranks_text(mine)} {_verb(mine)} {between(scene.waiting[list(workers)])}{_where(scene, others)}, "
         f"{ranks_text(theirs)} {_verb(theirs)} {between(scene.waiting[others])}"
     )
     if blame.confirms:
         return (f"the others wait for {'it' if len(mine) == 1 else 'them'}: {numbers}",)
     gap = f"{duration(blame.gap)}, {percent(blame.gap / scene.iteration)} of the iteration"
     return (f"the waiting does not confirm it (gap {gap}): {numbers}",)
+
+
+def _where(scene: Scene, waiting: Sequence[int]) -> str:
+    """Name where they wait; the time that is told holds the wait frames too."""
+    where = waits_in(scene, waiting)
+    frames = scene.columns.groups.get(("family", "python", "wait"), ())
+    beside = any(scene.columns.functions[at].name != where for at in frames)
+    return f" in {where}{' and wait frames' if beside else ''}" if where else ""
 
 
 def _verb(ranks: Sequence[int]) -> str:

@@ -75,12 +75,14 @@ class LocalizerStatus:
     failures: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    rejudged: int = 0
 
 
 def localizer_points(status: LocalizerStatus) -> list[Point]:
     """Return the points that are about no job."""
     build = {"version": status.version, "schema": str(SCHEMA)}
     rows: list[tuple[names.Metric, dict[str, str], float]] = [(names.LOCALIZER_BUILD, build, 1.0)]
+    rows.append((names.LOCALIZER_REJUDGED, {}, status.rejudged))
     rows += [(names.LOCALIZER_FAILURES, {"stage": stage}, count) for stage, count in status.failures.items()]
     rows += [(names.LOCALIZER_REQUESTS, {"outcome": outcome}, count) for outcome, count in status.requests.items()]
     rows += [(names.THRESHOLD, {"threshold": name}, value) for name, value in status.thresholds.items()]

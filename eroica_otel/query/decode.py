@@ -55,13 +55,9 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
             missing.
     """
     sheet = _sort(points)
-    window_id = sheet.plain.get(names.WINDOW_ID.name)
-    if window_id is None:
+    if names.WINDOW_ID.name not in sheet.plain:
         return None
-    if names.WINDOW_SECONDS.name not in sheet.plain:
-        raise QueryError(f"window {window_id:.0f} has no {names.WINDOW_SECONDS.name}; the worker's version is too old")
-    if sheet.reason not in REASONS:
-        raise QueryError(f"label reason={sheet.reason!r} is not one of {', '.join(REASONS)}; is the version the same?")
+    _check(sheet)
     plain, (patterns, cut) = sheet.plain, _patterns(sheet)
     return WorkerWindow(
         identity=_identity(sheet),
@@ -85,6 +81,14 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
         after_ratio=plain.get(names.WINDOW_AFTER.name),
         signature=sheet.info.get("signature", ""),
     )
+
+
+def _check(sheet: _Sheet) -> None:
+    if names.WINDOW_SECONDS.name not in sheet.plain:
+        window_id = f"{sheet.plain[names.WINDOW_ID.name]:.0f}"
+        raise QueryError(f"window {window_id} has no {names.WINDOW_SECONDS.name}; the worker's version is too old")
+    if sheet.reason not in REASONS:
+        raise QueryError(f"label reason={sheet.reason!r} is not one of {', '.join(REASONS)}; is the version the same?")
 
 
 def identity(points: Iterable[Point]) -> Identity:

@@ -122,6 +122,13 @@ def test_mu_outside_its_range_is_taken_as_the_border() -> None:
     assert judge(loud, expected=4).findings[0].cause == "python_overhead"
 
 
+def test_a_rank_that_joined_late_is_named() -> None:
+    late = [replace(w, iterations=20, seconds=w.seconds * 2 / 3) if w.identity.rank == 3 else w for w in healthy()]
+    report = judge(late, expected=4)
+    assert not report.findings
+    assert "rank 3 profiled fewer iterations than the others (20 of 30 at least)" in report.notes
+
+
 def test_windows_of_another_id_are_left_out() -> None:
     late = [replace(w, window_id=5) for w in healthy()[:1]]
     report = judge([*late, *healthy()[1:]], expected=4)

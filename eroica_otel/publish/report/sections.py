@@ -186,10 +186,11 @@ def method(report: Report) -> Markup:
     detail = report.detail
     stretch = "the same stretch of training"
     if detail is not None and detail.iterations > 0:
-        stretch = f"the same {plural(detail.iterations, 'iteration')}"
+        stretch += f", {plural(detail.iterations, 'iteration')}"
+    who = "The workers that reported" if missing(report) else "All workers"
     return element(
         "p",
-        f"All workers were profiled over {stretch}, and each moment was charged to one function. "
+        f"{who} were profiled over {stretch}, and each moment was charged to one function. "
         "The time of each function per iteration was then compared with the other workers that have the same role and, "
         "where there is one, with a healthy reference window of this job. "
         "A worker is named for what it does or lacks itself, unlike its peers; waiting for others never counts "
