@@ -53,9 +53,8 @@ def run(iterations: int, state: State) -> float:
     return statistics.median(seconds)
 
 
-def capture_window(mode: str, state: State, iterations: int) -> tuple[Capture, float]:
+def capture_window(mode: str, state: State, iterations: int, folder: Path) -> tuple[Capture, float]:
     """Return what a window of ``mode`` captured, and the median seconds of an iteration inside."""
-    folder = Path(tempfile.mkdtemp(prefix="eroica-gpu-"))
     user = UserProfiler(torch, lambda: None)
     window = WindowCapture(
         Window(1, "manual", 0, iterations),
@@ -93,10 +92,11 @@ def main() -> int:
     state = training(arguments.device)
     run(30, state)
     before = run(arguments.iterations, state)
-    captured, inside = capture_window(arguments.mode, state, 2 * arguments.iterations)
-    after = run(arguments.iterations, state)
-    events = read(captured.trace, captured.realtime_offset_ns)
-    window = summarize(captured)
+    with tempfile.TemporaryDirectory() as folder:
+        captured, inside = capture_window(arguments.mode, state, 2 * arguments.iterations, Path(folder))
+        after = run(arguments.iterations, state)
+        events = read(captured.trace, captured.realtime_offset_ns)
+        window = summarize(captured)
     found = kernels(events)
     figures = {
         "mode": arguments.mode,
