@@ -17,6 +17,10 @@ BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test lint types contracts unit e2e format bench docs wheel oldest lock clean
+# An environment without any PATH (env -i) is one too.
+ifeq ($(PATH),)
+export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+endif
 # What the caller's shell points Python at must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
