@@ -284,8 +284,22 @@ class Victims:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLevel:
+    """One component (beta, mu or sigma) of one function over the workers of one peer role; NaN = unknown."""
+
+    role: str
+    component: str
+    median: float
+    mad: float
+    reference: float
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionDetail:
-    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported."""
+    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported.
+
+    ``peers`` is for the series only and is not in report.json.
+    """
 
     function_id: str
     function: str
@@ -295,6 +309,7 @@ class FunctionDetail:
     median: float
     tolerance: float
     reference: float
+    peers: tuple[PeerLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from eroica_otel.localize.network import Network
 from eroica_otel.localize.scene import Scene, to_workers
 from eroica_otel.localize.seconds import Key, measure
 from eroica_otel.localize.wording import duration, percent
-from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, WorkerWindow
+from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, PeerLevel, WorkerWindow
 
+_COMPONENTS = ("beta", "mu", "sigma")
 PICTURES = 12
 """Functions shown over all ranks."""
 _COMPARED = 200
@@ -86,13 +87,42 @@ def _function(scene: Scene, at: int) -> FunctionDetail:
     if scene.reference is not None:
         before = measure(scene.reference, _key(function))
         reference = median(to_workers(before.total, scene.position, scene.groups)) if before.present.any() else math.nan
-    beta = tolerances(pattern_of(scene.columns, at), scene.policy)[0]
+    pattern = pattern_of(scene.columns, at)
+    beta = tolerances(pattern, scene.policy)[0]
     return FunctionDetail(
         function_id=function.id, function=function.name, kind=function.kind,
         seconds=_floats(np.where(seconds.present, seconds.total, np.nan).astype(np.float32)),
         cpu_seconds=_floats(np.where(seconds.present, seconds.on, np.nan).astype(np.float32)),
         median=median(seconds.total), tolerance=float(beta) * scene.iteration, reference=reference,
+        peers=_levels(scene, pattern, _before(scene, function)),
     )  # fmt: skip
+
+
+def _before(scene: Scene, function: Function) -> Floats:
+    """Return (beta, mu, sigma) in the reference in the order of the workers, NaN where it is not known, [W, 3]."""
+    result = np.full((len(scene.roles), len(_COMPONENTS)), np.nan, np.float32)
+    known = () if scene.reference is None else scene.reference.groups.get(_key(function), ())
+    if scene.reference is not None and known:
+        pattern = pattern_of(scene.reference, known[0])
+        for component in range(result.shape[1]):
+            result[:, component] = to_workers(pattern[:, component], scene.position, scene.groups)
+    return result
+
+
+def _levels(scene: Scene, now: Floats, before: Floats) -> tuple[PeerLevel, ...]:
+    """Return median, MAD and reference of each component in each peer role, [W, 3] twice; unknown components left
+    out.
+    """
+    levels = []
+    for group in scene.groups:
+        for at, component in enumerate(_COMPONENTS):
+            values = now[group, at]
+            middle = median(values)
+            if math.isfinite(middle):
+                away = median(np.abs(values - np.float32(middle)))
+                role = scene.roles[int(group[0])]
+                levels.append(PeerLevel(role, component, middle, away, median(before[group, at])))
+    return tuple(levels)
 
 
 def _ruled_out(scene: Scene, findings: Sequence[Finding], network: Network) -> tuple[str, ...]:

@@ -6,16 +6,17 @@ A job's counts are always there, 0 when it is healthy; distances, impact and vic
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eroica_otel import names
-from eroica_otel.model import SCHEMA, Finding, FunctionDetail, Identity, Point, Report
+from eroica_otel.model import SCHEMA, Detail, Finding, FunctionDetail, Identity, Point, Report
 
 MOST_FINDINGS = 20
 MOST_FUNCTIONS = 20
 """Functions whose median over the peers is published."""
+MOST_ROLES = 8
+"""Peer roles for which it is."""
 _MOST_RANKS = 64
 """Culprits of one finding that get series of their own; the report names all."""
 _STACK_BYTES = 1024
@@ -123,20 +124,26 @@ def _counts(status: JobStatus) -> Iterator[_Row]:
 
 
 def _functions(report: Report | None) -> Iterator[_Row]:
-    """Yield median, MAD and reference of each function as shares of the iteration."""
-    detail = report.detail if report else None
-    if report is None or detail is None or not detail.iteration_seconds > 0:
+    """Yield median, MAD and reference of each function by peer role and component (beta, mu, sigma)."""
+    if report is None or report.detail is None:
         return
-    for function in detail.functions[:MOST_FUNCTIONS]:
-        labels = _function(function) | {"peer_role": "all", "component": "beta"}
-        spread = [abs(value - function.median) for value in function.seconds if math.isfinite(value)]
-        yield names.FUNCTION_MEDIAN, labels, function.median / detail.iteration_seconds
-        yield names.FUNCTION_MAD, labels, statistics.median(spread) / detail.iteration_seconds if spread else None
-        if report.reason == "reference" and math.isnan(function.reference):
+    roles = _published_roles(report.detail)
+    for function in report.detail.functions[:MOST_FUNCTIONS]:
+        for level in function.peers:
+            if level.role not in roles:
+                continue
+            labels = _function(function) | {"peer_role": level.role, "component": level.component}
             # The first reference window of a job is the reference that later windows are compared with.
-            yield names.FUNCTION_REFERENCE, labels, function.median / detail.iteration_seconds
-        elif detail.reference_iteration_seconds > 0:
-            yield names.FUNCTION_REFERENCE, labels, function.reference / detail.reference_iteration_seconds
+            itself = report.reason == "reference" and math.isnan(level.reference)
+            yield names.FUNCTION_MEDIAN, labels, level.median
+            yield names.FUNCTION_MAD, labels, level.mad
+            yield names.FUNCTION_REFERENCE, labels, level.median if itself else level.reference
+
+
+def _published_roles(detail: Detail) -> set[str]:
+    """Return the peer roles that are published: the first by name where there are more than the budget holds."""
+    roles = {level.role for function in detail.functions for level in function.peers}
+    return set(sorted(roles)[:MOST_ROLES])
 
 
 def _findings(open_: tuple[OpenFinding, ...]) -> Iterator[_Row]:

@@ -481,3 +481,17 @@ def test_detail_of_a_finding() -> None:
     assert first.tolerance == pytest.approx(0.02 * FAULTY / 1000)
     assert sum(column[2] for column in detail.kinds.values()) == pytest.approx(FAULTY / 1000)
     assert detail.largest_difference[:2] == (busy().name, 2)
+
+
+def test_levels_by_peer_role_and_component() -> None:
+    ranks = [rank(*(busy(),) * (at == 1), role="pp0" if at < 4 else "pp1") for at in range(8)]
+    report = verdict(ranks, reference_of(8))
+    assert report.detail is not None
+    device_ = next(function for function in report.detail.functions if function.function == device().name)
+    found = {(level.role, level.component): level for level in device_.peers}
+    assert set(found) == {(role, component) for role in ("pp0", "pp1") for component in ("beta", "mu", "sigma")}
+    beta = found["pp1", "beta"]
+    assert beta.median == pytest.approx(90 / FAULTY, abs=1e-5)
+    assert beta.mad == pytest.approx(0, abs=1e-6)
+    assert beta.reference == pytest.approx(90 / HEALTHY, abs=1e-5)
+    assert found["pp0", "sigma"].median == pytest.approx(0.1)

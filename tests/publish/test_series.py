@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from eroica_otel import names
-from eroica_otel.model import Point
+from eroica_otel.model import PeerLevel, Point
 from eroica_otel.publish.series import (
     MOST_FINDINGS,
     JobStatus,
@@ -104,21 +104,34 @@ def test_the_twenty_largest_are_published_and_all_are_counted() -> None:
     assert one(points, names.ANOMALIES) == 30
 
 
-def test_median_mad_and_reference_are_shares_of_the_iteration() -> None:
+def levels(points: list[Point], metric: names.Metric) -> dict[tuple[str, str], float]:
+    return {
+        (point.labels["peer_role"], point.labels["component"]): point.value for point in by_name(points, metric.name)
+    }
+
+
+def test_median_mad_and_reference_by_peer_role_and_component() -> None:
     points = job_points(FAULTY)
-    # seconds 20, 100, 20, 30 ms around a median of 25 ms: deviations 5, 75, 5, 5; iterations of 200 and 160 ms
-    assert math.isclose(one(points, names.FUNCTION_MEDIAN), 0.025 / 0.2)
-    assert math.isclose(one(points, names.FUNCTION_MAD), 0.005 / 0.2)
-    assert math.isclose(one(points, names.FUNCTION_REFERENCE), 0.02 / 0.16)
+    assert levels(points, names.FUNCTION_MEDIAN) == {("all", "beta"): 0.125, ("all", "mu"): 0.5}
+    assert levels(points, names.FUNCTION_MAD) == {("all", "beta"): 0.025, ("all", "mu"): 0.01}
+    assert levels(points, names.FUNCTION_REFERENCE) == {("all", "beta"): 0.125}
 
 
 def test_the_first_reference_window_is_the_reference() -> None:
-    function = replace(detail().functions[0], reference=math.nan)
-    first = report(reason="reference", detail=detail(functions=(function,), reference_iteration_seconds=math.nan))
+    unknown = tuple(replace(level, reference=math.nan) for level in detail().functions[0].peers)
+    function = replace(detail().functions[0], peers=unknown)
+    first = report(reason="reference", detail=detail(functions=(function,)))
     points = job_points(status(report=first))
-    assert one(points, names.FUNCTION_REFERENCE) == one(points, names.FUNCTION_MEDIAN)
+    assert levels(points, names.FUNCTION_REFERENCE) == levels(points, names.FUNCTION_MEDIAN)
     later = replace(first, reason="degraded")
     assert by_name(job_points(status(report=later)), names.FUNCTION_REFERENCE.name) == []
+
+
+def test_the_series_of_peer_roles_have_a_budget() -> None:
+    many = tuple(PeerLevel(f"pp{role:02}", "beta", 0.1, 0.01, 0.1) for role in range(64))
+    functions = tuple(replace(detail().functions[0], function_id=f"{at:012x}", peers=many) for at in range(50))
+    points = job_points(status(report=report(detail=detail(functions=functions))))
+    assert len(by_name(points, names.FUNCTION_MEDIAN.name)) == 20 * 8
 
 
 def test_a_long_stack_keeps_its_inner_end() -> None:

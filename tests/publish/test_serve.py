@@ -69,7 +69,7 @@ def test_the_latest_report_of_a_job(server: MetricsServer) -> None:
     server.publish(Publication(reports=REPORTS))
     status, body = fetch(f"{server.url}/report/llm-7b.json")
     assert status == 200
-    assert report_json.parse(body.decode()) == REPORTS["vision", "llm-7b"]
+    assert body.decode() == report_json.render(REPORTS["vision", "llm-7b"])
     status, body = fetch(f"{server.url}/report/llm-7b.html?team=vision")
     assert status == 200
     assert b"<script>" not in body

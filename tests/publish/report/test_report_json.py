@@ -15,6 +15,7 @@ from eroica_otel import names
 from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.model import REASONS, SEVERITIES, Detail, Finding, FunctionDetail, Report, Victims
 from eroica_otel.publish.report.json import CHOICES, contract, parse, render
+from eroica_otel.publish.report.wire import FunctionWire
 from factories_report import detail, finding, report
 
 CONTRACT = [
@@ -147,7 +148,7 @@ def test_every_field_of_the_contract_page_is_documented() -> None:
         *CONTRACT,
         *FINDING,
         *(item.name for item in fields(Detail)),
-        *(i.name for i in fields(FunctionDetail)),
+        *FunctionWire.__struct_fields__,
     ):
         assert f"`{key}`" in page
 
