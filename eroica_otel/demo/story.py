@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eroica_otel import names
 from eroica_otel.demo.stage import RANKS, Stage
@@ -22,6 +22,7 @@ class Story:
         self._begin = clock()
         self._last = ""
         self._told = 0.0
+        self._seen = 0
 
     def say(self, text: str) -> None:
         """Tell ``text`` now."""
@@ -31,23 +32,33 @@ class Story:
         """Tell where things stand, if that is news or five seconds have passed."""
         workers = self._stage.workers()
         text = self._describe(workers)
-        key = text.split(";")[0]
+        key = text.rsplit(";", 1)[0]
         if key != self._last or self._clock() - self._told >= 5:
             self._last, self._told = key, self._clock()
             self.say(text)
 
-    def _describe(self, workers: list[Status]) -> str:
+    def _describe(self, workers: Sequence[Status]) -> str:
         if not workers:
-            return "starting 4 training processes"
-        states = " ".join(f"{worker.identity.rank}:{worker.state}" for worker in workers)
+            return f"starting {RANKS} training processes"
         doing = next((worker.activity for worker in workers if worker.activity), "")
-        received = self._received()
-        parts = [f"ranks {states}", doing, received, _speed(workers[0])]
-        return "; ".join(part for part in parts if part)
+        return "; ".join(part for part in (states(workers), doing, self._received(), _speed(workers[0])) if part)
 
     def _received(self) -> str:
-        seen = [int(p.value) for p in self._stage.series() if p.name == names.LOCALIZER_SEEN.name]
-        return f"patterns received {seen[0]}/{RANKS}" if seen else ""
+        """Say how many patterns of the newest window arrived, until that is known to be all."""
+        seen = next((int(p.value) for p in self._stage.series() if p.name == names.LOCALIZER_SEEN.name), 0)
+        news = seen != self._seen
+        self._seen = seen
+        return f"patterns received {seen}/{RANKS}" if news or 0 < seen < RANKS else ""
+
+
+def states(workers: Sequence[Status]) -> str:
+    """Return "4 ranks healthy", or who is what where they differ."""
+    by_state: dict[str, list[str]] = {}
+    for worker in workers:
+        by_state.setdefault(worker.state, []).append(str(worker.identity.rank))
+    if len(by_state) == 1:
+        return f"{len(workers)} ranks {workers[0].state}"
+    return ", ".join(f"rank {' '.join(ranks)} {state}" for state, ranks in by_state.items())
 
 
 def _speed(worker: Status) -> str:
