@@ -29,6 +29,7 @@ from eroica_otel.export.instruments import create, record
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
 from eroica_otel.export.standing import standing_points
+from eroica_otel.folder import remove
 from eroica_otel.hardware import host
 from eroica_otel.model import WorkerWindow
 from eroica_otel.profile import samples
@@ -41,6 +42,8 @@ TICK_SECONDS = 0.1
 REFRESH_SECONDS = 1.0
 SUMMARIES_AT_A_TIME = 2
 LAST_DELIVERY_SECONDS = 5.0
+HEARTBEAT_SECONDS = 10.0
+"""Silence of the trainer's 1 Hz thread after which what it said last is not taken for its state any more."""
 
 
 @contextmanager
@@ -84,6 +87,24 @@ class Stops:
         return sum(max(0, min(end, end_ns) - max(start, start_ns)) for start, end in self._spans) / 1e9
 
 
+class Heartbeat:
+    """Whether the trainer's 1 Hz thread still writes: what it wrote last would else stand there for ever."""
+
+    def __init__(self) -> None:
+        self._latest_ns: int | None = None
+        self.silent = False
+
+    def see(self, latest_ns: int) -> None:
+        """Take the time of the latest heartbeat."""
+        self._latest_ns = latest_ns
+
+    def stopped(self, now_ns: int) -> bool:
+        """Return whether the heartbeat has been still for too long; ``silent`` says so from then on."""
+        late = self._latest_ns is not None and now_ns - self._latest_ns > HEARTBEAT_SECONDS * 1e9
+        begins, self.silent = late and not self.silent, late
+        return begins
+
+
 class Helper:
     """Everything the helper knows; ``tick`` is one round of 0.1 s."""
 
@@ -97,6 +118,7 @@ class Helper:
         self._board = Board()
         self._outlet: Outlet | None = None
         self._stops = Stops()
+        self._heartbeat = Heartbeat()
         self._failures: Counter[str] = Counter()
         self._windows: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
@@ -114,16 +136,28 @@ class Helper:
         seen = self._reader.read()
         if seen is not None:
             self._status = seen[0]
+            self._heartbeat.see(seen[1])
             if self._outlet is None:
                 self._open()
             if self._outlet is not None:
                 record(self._histograms, self._status.identity.labels(), seen[2])
         if self._status is not None:
-            self._stops.see(host.process_state(self._status.pid), time.perf_counter_ns())
+            self._watch(self._status)
         for path in sorted(self._folder.glob("window-*/" + samples.META)):
             self._take(path.parent)
         if time.monotonic() - self._refreshed >= REFRESH_SECONDS:
             self._refresh()
+
+    def _watch(self, status: Status) -> None:
+        """See from outside what the trainer cannot say itself: that it is stopped, or that its 1 Hz thread is."""
+        now, state = time.perf_counter_ns(), host.process_state(status.pid)
+        self._stops.see(state, now)
+        if self._heartbeat.stopped(now) and state not in (None, "Z") and status.state != "finished":
+            self._failed(
+                "monitor",
+                f"nothing heard from the training process for {HEARTBEAT_SECONDS:.0f} s (process state {state}): "
+                "stopped, or frozen in a call that holds the interpreter? its state is not exported until it is heard",
+            )
 
     def _open(self) -> None:
         assert self._status is not None
@@ -173,9 +207,10 @@ class Helper:
         if self._status is None:
             return
         windows = Counter(self._status.windows) + self._windows
+        unheard = self._heartbeat.silent and self._status.state != "finished"
         self._board.stand(
             standing_points(
-                self._status,
+                replace(self._status, state="") if unheard else self._status,
                 deliveries=self._outlet.counts() if self._outlet is not None else {},
                 failures=Counter(self._status.failures) + self._failures,
                 windows=windows,
@@ -196,7 +231,7 @@ class Helper:
         self._refresh()
         if self._outlet is not None:
             self._outlet.stop(LAST_DELIVERY_SECONDS)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
 
     @property
     def over(self) -> bool:

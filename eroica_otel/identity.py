@@ -1,7 +1,8 @@
-"""Who this worker is: process group and environment -> model.Identity. Pure but for the host's name."""
+"""Who this worker is: process group and environment -> model.Identity. Reads the host's name, and /proc."""
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from eroica_otel.model import Identity
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 LOCALS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+LOCAL_WORLDS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 JOBS = (
     "OTEL_SERVICE_NAME",
     "JOB_NAME",
@@ -71,7 +73,67 @@ def resolve(
         host=resource_attributes(environment).get("host.name") or socket.gethostname(),
         role="",
         world_size=max(world, 1),
-        local_rank=_number(_first(environment, LOCALS), 0),
+        local_rank=_local_rank(environment, rank),
         run_id=environment.get("TORCHELASTIC_RUN_ID", "") or environment.get("SLURM_JOB_ID", ""),
         restart=_number(environment.get("TORCHELASTIC_RESTART_COUNT", ""), 0),
     )
+
+
+def is_launched_as_rank_zero(
+    environment: Mapping[str, str], multiprocessing_child: bool, proc: Path = Path("/proc")
+) -> bool:
+    """Whether this process was started as rank 0 of a job, and did not only inherit the variable from a rank.
+
+    A child of multiprocessing is a rank when it has set the variable itself; another process, unless the Python
+    process above it was started with the same one.
+    """
+    name = next((name for name in RANKS if environment.get(name, "").strip()), "")
+    if not name or environment[name].strip() != "0":
+        return False
+    if multiprocessing_child:
+        return f"{name}=0" not in _started_with(proc / "self")
+    above = proc / str(os.getppid())
+    return "python" not in _command(above) or f"{name}=0" not in _started_with(above)
+
+
+def _started_with(process: Path) -> list[str]:
+    try:
+        return (process / "environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _local_rank(environment: Mapping[str, str], rank: int) -> int:
+    """Return the rank inside the node; where nobody tells (mp.spawn), one that no other rank of the node has.
+
+    That is the rank itself, or its place among the node's ranks where their number is told.
+    """
+    ranks_here = _number(_first(environment, LOCAL_WORLDS), 0)
+    return _number(_first(environment, LOCALS), rank % ranks_here if ranks_here else rank)
+
+
+def deliveries(environment: Mapping[str, str], local_rank: int) -> str:
+    """Say where series go, by the standard OTEL_* variables: "series to http://..., series on port 9464"."""
+    wanted = {part.strip() for part in environment.get("OTEL_METRICS_EXPORTER", "otlp").split(",")}
+    said = []
+    if "prometheus" in wanted:
+        base = _number(environment.get("OTEL_EXPORTER_PROMETHEUS_PORT", ""), 9464)
+        said.append(f"series on port {base + local_rank} (each rank has its own)")
+    if "otlp" in wanted or not wanted <= {"prometheus", "none", ""}:
+        said.append(f"series to {otlp_endpoint(environment)}")
+    return ", ".join(said) or "series go nowhere (OTEL_METRICS_EXPORTER)"
+
+
+def otlp_endpoint(environment: Mapping[str, str]) -> str:
+    """Return the endpoint that the OTLP exporter uses for metrics."""
+    for name in ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        if environment.get(name, "").strip():
+            return environment[name]
+    return "http://localhost:4318"

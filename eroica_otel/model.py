@@ -190,6 +190,7 @@ class Capture:
         gc_ns: Start and end of each garbage collection of the process; shape [n, 2].
         nic_peak_bytes: Link speed in bytes per second, None when unknown.
         missing: Resources that could not be sampled, with the reason.
+        gpu: Whether the process used a GPU and its kernels were to be captured.
     """
 
     window: Window
@@ -217,6 +218,7 @@ class Capture:
     stopped_seconds: float = 0.0
     end_realtime_seconds: float = 0.0
     signature: str = ""
+    gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

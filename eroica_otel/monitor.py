@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.window import Cooldown, Standing
@@ -19,13 +18,26 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
 from eroica_otel.signals.hooks import Recorder
+from eroica_otel.signals.progress import progress
 from eroica_otel.signals.steps import Iteration, Learner
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusWriter
 from eroica_otel.trainer import Windows, signature_of
 
 PROBE_AFTER = 10
 AFTER_ITERATIONS = 20
+REFUSED_SECONDS = 60.0
+"""Least time between a window that was refused and the next wish."""
 _NAN = float("nan")
+
+
+class Guard(Protocol):
+    """Where failures of the trainer's side are swallowed and counted (plugin.py)."""
+
+    counts: Counter[str]
+
+    def __call__(self, stage: str, call: Callable[[], None]) -> None: ...
+
+    def failed(self, stage: str, text: str) -> None: ...
 
 
 class Monitor:
@@ -39,7 +51,7 @@ class Monitor:
         folder: Path,
         windows: Windows,
         poller: Poller,
-        failures: Mapping[str, int],
+        guard: Guard,
         say: Callable[[str], None],
     ) -> None:
         self._recorder = recorder
@@ -48,13 +60,16 @@ class Monitor:
         self._folder = folder
         self._windows = windows
         self._poller = poller
-        self._failures = failures
+        self._guard = guard
         self._say = say
         self._learner = Learner(config.learn_repeats)
-        self._detector = Detector(config.recent_iterations, config.degraded_ratio)
+        self._detector = self._new_detector()
         self._cooldown = Cooldown(config.cooldown_seconds)
         self._status = StatusWriter(folder / STATUS_FILE)
         self._warned: set[str] = set()
+        self._sound = True
+        self._loop = (0, 0)
+        self._described = False
         self._timed = 0
         self._input_seconds = 0.0
         self._last_period = 0.0
@@ -63,6 +78,7 @@ class Monitor:
         self._reference_done = not config.reference
         self._wants = ("", 0.0)
         self._taken = 0
+        self._refused_until = 0.0
         self._after_window: Window | None = None
         self._before_seconds = _NAN
         self._after_periods: list[float] = []
@@ -70,44 +86,71 @@ class Monitor:
         self.finished = False
 
     def tick(self) -> None:
-        """One round: events -> iterations -> wish for a window -> status."""
+        """One round: events -> iterations -> wish for a window -> status, which is written whatever else fails."""
+        pairs: list[tuple[float, float]] = []
+        self._sound = False
+        self._guard("monitor", lambda: self._advance(pairs))
+        self._write(pairs)
+
+    def _advance(self, pairs: list[tuple[float, float]]) -> None:
         updates = self._learner.updates
         iterations = self._learner.feed(self._recorder.take())
+        self._recorder.attention = True  # once a second the thread of the updates is looked at
         if self._learner.updates > updates:
             self._last_update = time.time()
-        pairs = [self._take(iteration) for iteration in iterations]
+        pairs += [self._take(iteration) for iteration in iterations]
         if iterations:
             self._describe_loop()
+        self._take_refusal()
         self._take_agreed()
         if self._after_window is not None:
             self._windows.limit(max(self._config.window_seconds, self._expected_seconds(self._after_window)))
         self._poller.standing = self._standing()
-        self._write(pairs)
+        self._sound = True
 
     def _take(self, iteration: Iteration) -> tuple[float, float]:
         """Count one iteration; return (duration, period), NaN where it must not be timed."""
         self._input_seconds += iteration.input_seconds
+        if (iteration.loop, iteration.counted) != self._loop and self._learner.cycle:
+            self._begin_loop(iteration)
         first = iteration.number - iteration.updates + 1
         excluded = any(first < one.stop and iteration.number >= one.start for one in self._windows.excluded)
         if excluded or not iteration.timed:
             return (_NAN, _NAN)
         self._timed += 1
         self._last_period = iteration.period_seconds
-        self._updates = iteration.updates
+        self._updates = max(iteration.updates, 1)
         self._detector.add(iteration.period_seconds)
         self._measure_after(iteration)
         return (_NAN if iteration.duration_seconds is None else iteration.duration_seconds, iteration.period_seconds)
 
-    def _describe_loop(self) -> None:
-        """Once learned: fix role and signature, and say so."""
-        if self._identity.role or not self._learner.cycle or not self._last_period:
-            return
-        self._identity = replace(self._identity, role=self._config.role or "all")
+    def _new_detector(self) -> Detector:
+        return Detector(self._config.recent_iterations, self._config.degraded_ratio)
+
+    def _begin_loop(self, iteration: Iteration) -> None:
+        """Another loop was learned, or another optimizer is counted: times of the one before say nothing about it."""
+        counted, self._loop = self._loop[1], (iteration.loop, iteration.counted)
         optimizer = self._recorder.optimizer() if self._recorder.optimizer is not None else None
-        self._windows.signature = signature_of(self._learner.cycle, optimizer)
+        signature, before = signature_of(self._learner.cycle, optimizer), self._windows.signature
+        if signature == before and counted == iteration.counted:
+            return
+        self._detector, self._timed, self._last_period = self._new_detector(), 0, 0.0
+        self._after_window, self._described = None, False
+        self._windows.signature = signature
+        if before not in ("", signature):
+            self._reference_done = not self._config.reference
+            self._windows.measure_again()
+
+    def _describe_loop(self) -> None:
+        """Once learned: the role is known, and the loop is said."""
+        if self._described or not self._learner.cycle or not self._last_period:
+            return
+        self._described = True
+        self._identity = replace(self._identity, role=self._config.role or "all")
         inputs = sum(count for count, _ in self._learner.cycle)
         steps = len(self._learner.cycle)
-        self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._last_period:.3f} s")
+        if self._identity.rank == 0:
+            self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._last_period:.3f} s")
 
     def _standing(self) -> Standing | None:
         if not self._learner.cycle or not self._last_period:
@@ -127,7 +170,7 @@ class Monitor:
             self._windows.most_iterations(),
             reason,
             now - self._wants[1],
-            self._taken,
+            self._taken + self._poller.skipped,
         )
 
     def _recent(self) -> float:
@@ -140,11 +183,25 @@ class Monitor:
         standing = self._detector.level.standing
         if not standing:
             self._cooldown.reset()
+        if time.monotonic() < self._refused_until:
+            return ""
         if standing and self._cooldown.over(time.monotonic()):
             return "degraded"
         if not self._reference_done and not standing and self._timed >= self._config.recent_iterations:
             return "reference"
         return ""
+
+    def _take_refusal(self) -> None:
+        """Count a window that was wished for and cannot be agreed on; wish for it again later."""
+        why, self._poller.refusal = self._poller.refusal, ""
+        reason, rank = self._wants[0], self._identity.rank
+        if not why or not reason:
+            return
+        self._windows.counts[f"{reason} skipped"] += 1
+        self._refused_until = time.monotonic() + max(REFUSED_SECONDS, self._config.cooldown_seconds)
+        (self._folder / REQUEST_FILE).unlink(missing_ok=True)
+        if rank == 0 or reason == "manual":
+            self._warn("apart", f"{reason} window refused (rank {rank}): {why}")
 
     def _take_agreed(self) -> None:
         while self._poller.agreed and not self._windows.busy:
@@ -186,8 +243,11 @@ class Monitor:
             self._after_window = None
 
     def _state(self) -> str:
+        """Return the state; "" where this round failed, because then nothing is known."""
         if self.finished:
             return "finished"
+        if not self._sound:
+            return ""
         if self._learner.unmatched:
             return "unmatched"
         if not self._learner.cycle:
@@ -204,7 +264,9 @@ class Monitor:
                 "no repeating iteration found in this loop; call eroica_otel.step() after each update "
                 "(and eroica_otel.watch() around the input); nothing is profiled until then",
             )
-        collectives, groups = _progress(sys.modules.get("torch.distributed"))
+        seen: list[tuple[dict[str, int], tuple[tuple[str, int, str], ...]]] = []
+        self._guard("progress", lambda: seen.append(progress(sys.modules.get("torch.distributed"))))
+        collectives, groups = seen[0] if seen else ({}, ())
         status = Status(
             identity=self._identity,
             pid=os.getpid(),
@@ -230,7 +292,7 @@ class Monitor:
         self._status.write(status, pairs)
 
     def _failure_counts(self) -> dict[str, int]:
-        counts = Counter(self._failures)
+        counts = Counter(self._guard.counts)
         if self._poller.errors:
             counts["store"] += self._poller.errors
             self._warn(
@@ -244,29 +306,6 @@ class Monitor:
         if key not in self._warned:
             self._warned.add(key)
             self._say(text)
-
-
-def _progress(distributed: Any) -> tuple[dict[str, int], tuple[tuple[str, int, str], ...]]:
-    """Return collectives started by group, and (name, size, hash of ranks) of each group.
-
-    Read from torch.distributed's registry of groups, 0.2 us each; names of private attributes vary by version, and
-    where they are missing nothing is reported.
-    """
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return {}, ()
-    world = getattr(distributed.distributed_c10d, "_world", None)
-    sequences: dict[str, int] = {}
-    groups: list[tuple[str, int, str]] = []
-    for group in list(getattr(world, "pg_map", {})):
-        name = str(getattr(group, "group_name", "") or len(groups))
-        ranks = sorted(getattr(world, "pg_group_ranks", {}).get(group, {}))
-        digest = hashlib.blake2s(",".join(map(str, ranks)).encode(), digest_size=4).hexdigest()
-        groups.append((name, len(ranks), digest))
-        try:
-            sequences[name] = int(group._get_sequence_number_for_group())
-        except (AttributeError, RuntimeError):
-            continue
-    return sequences, tuple(groups)
 
 
 class MonitorThread:

@@ -7,18 +7,20 @@ resource trackers and loader workers stay as they are.
 from __future__ import annotations
 
 import atexit
-import functools
 import logging
 import os
 import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eroica_otel.config import OPTIONS, WorkerConfig
 from eroica_otel.errors import ConfigError
 from eroica_otel.signals.hooks import Hooks, Recorder, Watched
+
+if TYPE_CHECKING:
+    from eroica_otel.worker import Worker
 
 LOGGER = logging.getLogger("eroica_otel")
 T = TypeVar("T")
@@ -46,12 +48,15 @@ class Guard:
 class Handle:
     """What ``instrument()`` returns; ``close()`` undoes everything it did."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, steps: int = 0) -> None:
+        """Args: steps: Where the count of updates goes on, when this process was watched before."""
         self.config = config
         self._guard = Guard()
-        self._recorder = Recorder(lambda: self._guard("start", self._start), lambda: None)
+        self._recorder = Recorder(lambda: self._guard("start", self._start), lambda: None, steps)
         self._hooks: Hooks | None = None
-        self._stop: list[Callable[[bool], None]] = []
+        self._worker: Worker | None = None
+        self._left: list[Worker] = []
+        self._finalizer: Any = None
         self._pid = os.getpid()
         self._log_handler: logging.Handler | None = None
 
@@ -89,7 +94,14 @@ class Handle:
         from eroica_otel import worker
 
         self._show_log()
-        self._stop.append(worker.start(self._recorder, self.config, self._guard, self._say))
+        self._worker = worker.start(self._recorder, self.config, self._guard, self._say)
+        self._end_with_child()
+
+    def _end_with_child(self) -> None:
+        """A child of multiprocessing that was forked ends without atexit, by its own list of what is to be done."""
+        processes, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+        if processes is not None and util is not None and processes.parent_process() is not None:
+            self._finalizer = util.Finalize(None, self._at_exit, exitpriority=100)
 
     def _say(self, text: str) -> None:
         LOGGER.info("eroica_otel: %s", text)
@@ -104,8 +116,25 @@ class Handle:
     def _at_exit(self, wait: bool = False) -> None:
         if os.getpid() != self._pid:
             return
-        while self._stop:
-            self._guard("stop", functools.partial(self._stop.pop(), wait))
+        running, self._worker = self._worker, None
+        if running is not None:
+            self._guard("stop", lambda: running.stop(wait))
+        elif not wait and not self._recorder.started:
+            self._guard("stop", self._say_unseen)
+
+    def _say_unseen(self) -> None:
+        """At the end of a training of which nothing was seen: say so, because silence looks like health."""
+        from eroica_otel.identity import is_launched_as_rank_zero
+
+        processes = sys.modules.get("multiprocessing.process")
+        child = processes is not None and processes.parent_process() is not None
+        if "torch" in sys.modules and is_launched_as_rank_zero(os.environ, child):
+            self._show_log()
+            LOGGER.warning(
+                "eroica_otel: no input and no update was seen in this process, so nothing was watched: it used neither "
+                "a torch DataLoader nor a torch optimizer; put eroica_otel.watch() around the input and call "
+                "eroica_otel.step() after each update (EROICA_DISABLED=1 where nothing trains)"
+            )
 
     def close(self) -> None:
         """Undo every hook, end the threads and the helper."""
@@ -114,30 +143,41 @@ class Handle:
             self._hooks = None
         self._at_exit(wait=True)
         atexit.unregister(self._at_exit)
+        if self._finalizer is not None:
+            self._finalizer.cancel()
+            self._finalizer = None
         if self._log_handler is not None:
             LOGGER.removeHandler(self._log_handler)
             LOGGER.setLevel(logging.NOTSET)
             self._log_handler = None
         if _ACTIVE and _ACTIVE[-1] is self:
             _ACTIVE.pop()
+            _COUNTED[:] = [self._recorder.steps]
 
     def forget(self) -> None:
-        """In a forked child: leave the hooks behind, touch nothing that the parent owns."""
-        if self._hooks is not None:
-            self._hooks.close()
-            self._hooks = None
-        self._stop.clear()
+        """In a forked child: touch nothing that the parent owns; the hooks wait for a training of the child's own."""
+        self._pid = os.getpid()
+        self._guard.counts.clear()
+        self._recorder.forget()
+        parents, self._worker = self._worker, None
+        if parents is not None:
+            self._guard("fork", parents.forget)
+            # Kept: a store's client would be taken apart while its lock may be held by a thread that is not here.
+            self._left.append(parents)
 
 
 def _forget(handle: Handle | None) -> None:
     if handle is not None:
         handle.forget()
-    _ACTIVE.clear()
+        _COUNTED.clear()
 
 
 _ACTIVE: list[Handle] = []
 """The handle of this process, at most one: ``import eroica_otel.auto``, ``instrument()``, ``watch()`` and ``step()``
 have to meet, and a process has one training."""
+_COUNTED: list[int] = []
+"""Where the count of updates stood at the latest ``close()``: it goes on, because windows that were agreed on before
+lie in the job's store under their numbers."""
 
 
 def instrument(**options: Any) -> Handle:
@@ -156,7 +196,7 @@ def instrument(**options: Any) -> Handle:
         known = {name: value for name, value in options.items() if name in OPTIONS}
         config = WorkerConfig.from_env(os.environ, **known)
         LOGGER.warning("eroica_otel: config: %s", error)
-    handle = Handle(config)
+    handle = Handle(config, *_COUNTED)
     _ACTIVE.append(handle)
     handle.attach()
     return handle

@@ -87,6 +87,12 @@ class HelperProcess:
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=True
             )
 
+    def forget(self) -> None:
+        """In a forked child: the helper is the parent's child, to be waited for by nobody else."""
+        if self._process is not None:
+            self._process.returncode = 0
+            self._process = None
+
     def stop(self) -> None:
         """End the helper at once (uninstrumenting); at the end of training it ends by itself after a last delivery."""
         if self._process is not None:

@@ -42,6 +42,7 @@ class Status:
     """State and totals of one worker; counters only grow.
 
     Attributes:
+        state: One of model.STATES; "" where it is not known, because the round that should have found out failed.
         activity: What a person would want to know now, in a few words ("profiling iterations 40 to 71").
         baseline_seconds, ratio: As detect.degradation.Level; None before they exist.
         last_update_seconds: Unix time of the latest update, None before the first.

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ PROBE_ITERATIONS = 2
 PROBE_PAUSE = 100
 """Updates after a probe that failed until the next one."""
 MINIMUM_DISK_BYTES = 1 << 20
+MOST_EXCLUDED = 8
+"""Ranges kept: far more than windows that end between two rounds of the 1 Hz thread."""
 
 
 class Windows:
@@ -35,7 +37,7 @@ class Windows:
 
     Attributes:
         counts: Windows by "reason outcome".
-        excluded: Ranges of update numbers whose iterations are counted, not timed.
+        excluded: Latest ranges of update numbers whose iterations are counted, not timed.
         events_per_iteration: From the probe; None before.
         last: Latest window that was captured.
     """
@@ -66,10 +68,15 @@ class Windows:
         self.nic = net.find_interface(environment, config.nic)
         self._nic_peak = net.peak_bytes_per_second(self.nic, config.nic_mbit) if self.nic else None
         self.counts: Counter[str] = Counter()
-        self.excluded: list[range] = []
-        self.events_per_iteration: float | None = None if config.capture != "stacks" else 0.0
+        self.excluded: deque[range] = deque(maxlen=MOST_EXCLUDED)
+        self.events_per_iteration: float | None = None
+        self.measure_again()
         self.last: Window | None = None
         recorder.on_edge = self.on_edge
+
+    def measure_again(self) -> None:
+        """Have the rate of events found out by the next probe; stacks alone need none."""
+        self.events_per_iteration = None if self._config.capture != "stacks" else 0.0
 
     @property
     def busy(self) -> bool:
@@ -114,7 +121,7 @@ class Windows:
 
     def take(self, window: Window, identity: Identity) -> None:
         """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped."""
-        steps = self._recorder.steps
+        steps, self._identity = self._recorder.steps, identity
         if steps >= window.stop:
             self._finish(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
             return
@@ -122,7 +129,6 @@ class Windows:
             need = f"no room for {FEWEST_ITERATIONS} iterations"
             self._finish(window, f"{need}: free memory, or space in {self._folder} (EROICA_DIR moves it)")
             return
-        self._identity = identity
         self._pending = window
         self.excluded.append(range(window.start, window.stop + 3))
         self._recorder.edge = window.start
@@ -254,8 +260,9 @@ class Windows:
         self._clear()
 
     def _skip(self, window: Window, why: str) -> None:
+        rank = self._identity.rank if self._identity is not None else "?"
         self.counts[f"{window.reason} skipped"] += 1
-        self._say(f"window {window.id} ({window.reason}) skipped on this rank: {why}")
+        self._say(f"window {window.id} ({window.reason}) skipped on rank {rank}: {why}")
 
     def _clear(self) -> None:
         self._recorder.edge = NEVER
@@ -266,6 +273,13 @@ class Windows:
             self._counters = None
         self._probing = False
         self._pending = None  # last: from here on the 1 Hz thread may take the next window
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's window alone, and take the look at the training's profiler away."""
+        self._capture = None
+        if self._user is not None:
+            self._user.close()
+            self._user = None
 
     def close(self) -> None:
         """Give up whatever runs; called when training ends."""

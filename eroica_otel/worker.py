@@ -2,69 +2,74 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from eroica_otel import __version__
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import Store, connect
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import resolve
+from eroica_otel.folder import private_folder, remove
+from eroica_otel.identity import deliveries, resolve
 from eroica_otel.model import Identity
-from eroica_otel.monitor import Monitor, MonitorThread
+from eroica_otel.monitor import Guard, Monitor, MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
 from eroica_otel.trainer import Windows
 
 
-class Guard(Protocol):
-    """Where failures of the trainer's side are swallowed and counted (plugin.py)."""
+@dataclass(slots=True)
+class Worker:
+    """The parts of one worker that run."""
 
-    counts: Counter[str]
+    windows: Windows
+    thread: MonitorThread
+    poller: Poller
+    monitor: Monitor
+    helper: HelperProcess
+    folder: Path
 
-    def __call__(self, stage: str, call: Callable[[], None]) -> None: ...
+    def stop(self, wait: bool) -> None:
+        """End all parts.
 
-    def failed(self, stage: str, text: str) -> None: ...
+        Args:
+            wait: False at the end of training, when the helper ends by itself after a last delivery; True when the
+                process goes on and nothing may stay behind.
+        """
+        try:
+            self.windows.close()
+            ended = self.thread.stop()
+            self.poller.stop()
+            self.monitor.finished = True
+            if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
+                self.monitor.tick()
+        finally:
+            if wait:
+                self.helper.stop()
+            if self.helper.pid is None:  # else the helper removes it after the last delivery
+                remove(self.folder)
+
+    def forget(self) -> None:
+        """In a forked child, which has none of the threads: touch nothing that is the parent's."""
+        self.windows.forget()
+        self.helper.forget()
 
 
-def private_folder(directory: str, pid: int) -> Path:
-    """Make and return this process' folder, 0700 and empty; raises OSError where somebody else owns the parent."""
-    parent = Path(directory)
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{parent} belongs to another user: set EROICA_DIR to a folder of your own")
-    folder = parent / str(pid)
-    # Left by a process that had this number before and was killed: its captures and requests are not ours.
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    return folder
-
-
-def start(
-    recorder: Recorder,
-    config: WorkerConfig,
-    guard: Guard,
-    say: Callable[[str], None],
-) -> Callable[[bool], None]:
-    """Start monitor, poller and helper for this process; return what ends them.
-
-    That takes one argument: False at the end of training, when the helper ends by itself after a last delivery, True
-    when the process goes on and nothing may stay behind.
-    """
+def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[[str], None]) -> Worker:
+    """Start monitor, poller and helper for this process; return what ends them."""
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
     windows = Windows(recorder, config, folder, environment, say, guard.failed)
     edge = windows.on_edge
     recorder.on_edge = lambda: guard("capture", edge)
-    poller = Poller(lambda: _store(identity), identity.world_size, config.window_seconds)
-    monitor = Monitor(recorder, config, identity, folder, windows, poller, guard.counts, say)
+    poller = Poller(
+        lambda: _store(identity), identity.world_size, config.window_seconds, iteration=lambda: recorder.steps
+    )
+    monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, say)
 
@@ -75,30 +80,7 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
-    return functools.partial(_stop, windows, thread, poller, monitor, helper, folder)
-
-
-def _stop(
-    windows: Windows,
-    thread: MonitorThread,
-    poller: Poller,
-    monitor: Monitor,
-    helper: HelperProcess,
-    folder: Path,
-    wait: bool,
-) -> None:
-    try:
-        windows.close()
-        ended = thread.stop()
-        poller.stop()
-        monitor.finished = True
-        if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
-            monitor.tick()
-    finally:
-        if wait:
-            helper.stop()
-        if helper.pid is None:  # else the helper removes it after the last delivery
-            shutil.rmtree(folder, ignore_errors=True)
+    return Worker(windows, thread, poller, monitor, helper, folder)
 
 
 def _store(identity: Identity) -> Store:
@@ -108,8 +90,7 @@ def _store(identity: Identity) -> Store:
 
 def _greet(identity: Identity, say: Callable[[str], None]) -> None:
     if identity.rank == 0:
-        endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
         say(
             f"{__version__}: watching job {identity.training_job}, {identity.world_size} ranks; "
-            f"series to {endpoint}; EROICA_DISABLED=1 turns it off"
+            f"{deliveries(os.environ, identity.local_rank)}; EROICA_DISABLED=1 turns it off"
         )

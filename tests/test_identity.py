@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import job_name, resolve, resource_attributes
+from eroica_otel.identity import deliveries, is_launched_as_rank_zero, job_name, resolve, resource_attributes
 
 ARGV = ["/home/me/train.py", "--lr", "1"]
 
@@ -60,8 +62,9 @@ def test_the_job_is_named_by_the_first_who_has_a_name(environment: dict[str, str
         ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, 3, 4, 1),
         ({"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1"}, 9, 16, 1),
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2"}, 2, 4, 2),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, 1, 2, 0),
-        ({"RANK": "3", "SLURM_PROCID": "0", "WORLD_SIZE": "4", "SLURM_NTASKS": "1"}, 3, 4, 0),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, 1, 2, 1),
+        ({"RANK": "3", "SLURM_PROCID": "0", "WORLD_SIZE": "4", "SLURM_NTASKS": "1"}, 3, 4, 3),
+        ({"RANK": "11", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 11, 16, 3),
         ({"RANK": "three", "WORLD_SIZE": "²"}, 0, 1, 0),
         ({"WORLD_SIZE": "0"}, 0, 1, 0),
         ({}, 0, 1, 0),
@@ -108,3 +111,54 @@ def test_the_labels_are_those_of_every_data_point() -> None:
     config = WorkerConfig(training_job="mine", team="vision")
     found = resolve(config, {"RANK": "3", "OTEL_RESOURCE_ATTRIBUTES": "host.name=h"}, ARGV)
     assert found.labels() == {"training_job": "mine", "team": "vision", "rank": "3", "host": "h", "role": ""}
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({}, "series to http://localhost:4318"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1"}, "series to http://a:1"),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1",
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://b:2/v1/metrics",
+            },
+            "series to http://b:2/v1/metrics",
+        ),
+        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "series on port 9467 (each rank has its own)"),
+        (
+            {"OTEL_METRICS_EXPORTER": "prometheus, otlp", "OTEL_EXPORTER_PROMETHEUS_PORT": "9000"},
+            "series on port 9003 (each rank has its own), series to http://localhost:4318",
+        ),
+        ({"OTEL_METRICS_EXPORTER": "none"}, "series go nowhere (OTEL_METRICS_EXPORTER)"),
+        ({"OTEL_METRICS_EXPORTER": "console"}, "series to http://localhost:4318"),
+    ],
+)
+def test_the_greeting_names_the_deliveries_that_are_made(environment: dict[str, str], said: str) -> None:
+    """What is unknown is reported by the helper, which then uses otlp."""
+    assert deliveries(environment, 3) == said
+
+
+@pytest.mark.parametrize(
+    ("own", "started_with", "above", "above_started_with", "child", "rank_zero"),
+    [
+        ({"RANK": "0"}, b"RANK=0", b"python", b"HOME=/", False, True),
+        ({"RANK": "1"}, b"RANK=1", b"python", b"HOME=/", False, False),
+        ({}, b"", b"python", b"", False, False),
+        ({"RANK": "0"}, b"RANK=0", b"/usr/bin/python3.11", b"A=1\0RANK=0", False, False),
+        ({"SLURM_PROCID": "0"}, b"SLURM_PROCID=0", b"/bin/bash", b"SLURM_PROCID=0", False, True),
+        ({"RANK": "0"}, b"HOME=/", b"python", b"HOME=/", True, True),
+        ({"RANK": "0"}, b"RANK=0", b"python", b"HOME=/", True, False),
+    ],
+    ids=["launched", "rank 1", "none", "child of a rank", "under a script", "mp.spawn", "pool of a rank"],
+)
+def test_a_rank_is_who_was_launched_as_one_not_who_inherited_the_variable(
+    own: dict[str, str], started_with: bytes, above: bytes, above_started_with: bytes, child: bool, rank_zero: bool,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    parent = (str(os.getppid()), above, above_started_with)
+    for name, command, environment in (("self", b"python", started_with), parent):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cmdline").write_bytes(command + b"\0train.py")
+        (tmp_path / name / "environ").write_bytes(environment)
+    assert is_launched_as_rank_zero(own, child, tmp_path) is rank_zero

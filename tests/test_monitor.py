@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ from eroica_otel import monitor as module
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import LocalStore
 from eroica_otel.config import WorkerConfig
-from eroica_otel.monitor import Monitor, MonitorThread, _progress
+from eroica_otel.monitor import Monitor, MonitorThread
+from eroica_otel.plugin import Guard
 from eroica_otel.signals.hooks import Recorder
+from eroica_otel.signals.progress import progress
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusReader
 from eroica_otel.trainer import Windows
 from factories_worker import FakeClock, Rows, identity, loop
@@ -31,13 +32,13 @@ class Worker:
         self.config = WorkerConfig.from_env({}, **(given | options))
         self.clock, self.folder, self.rows = clock, folder, Rows()
         self.said: list[str] = []
-        self.failures: Counter[str] = Counter()
+        self.guard = Guard()
         self.recorder = Recorder(lambda: None, lambda: None)
         self.windows = Windows(self.recorder, self.config, folder, {}, self.said.append, lambda stage, why: None)
         self.poller = Poller(LocalStore, 1, self.config.window_seconds, clock, lambda: 1_764_430_000.0 + clock.now)
         self.monitor = Monitor(
             self.recorder, self.config, identity(0, role="", world_size=1), folder, self.windows, self.poller,
-            self.failures, self.said.append,
+            self.guard, self.said.append,
         )  # fmt: skip
         self.reader = StatusReader(folder / STATUS_FILE)
 
@@ -213,9 +214,9 @@ def test_a_tick_goes_on_while_the_poller_is_lost(worker: Worker) -> None:
     assert worker.status().store_silent_seconds == pytest.approx(98.0)
 
 
-def test_without_process_groups_there_is_no_progress() -> None:
-    assert _progress(None) == ({}, ())
-    assert _progress(torch.distributed) == ({}, ())
+def test_without_process_groups_there_is_noprogress() -> None:
+    assert progress(None) == ({}, ())
+    assert progress(torch.distributed) == ({}, ())
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_collectives_started_are_counted_by_process_group_and_groups_keep_apart(
     for _ in range(3):
         group.all_reduce(tensor)
     group.all_reduce(tensor, group=extra)
-    sequences, groups = _progress(group)
+    sequences, groups = progress(group)
     assert sorted(sequences.values()) == [1, 3]
     assert set(sequences) == {name for name, _, _ in groups}
     assert {size for _, size, _ in groups} == {1}
@@ -268,3 +269,94 @@ def test_a_round_that_hangs_does_not_hold_up_the_end() -> None:
     assert inside.wait(20)
     assert not thread.stop()
     release.set()
+
+
+def test_a_second_loop_in_the_process_is_watched_as_the_first_was(worker: Worker) -> None:
+    """k-fold, a search for the learning rate and then the training, a notebook that is run again."""
+    worker.monitor._reference_done = True
+    for _ in range(14):
+        status = worker("(D0 O0)*10")
+    assert status.state == "healthy"
+    states = []
+    for _ in range(14):  # as Recorder counts: the other optimizer is not counted at first
+        states.append(worker("(D1 O1)*10").state)
+    assert states[-1] == "learning"
+    worker.rows.counted = "O1"
+    iterations = worker("(D1 O1)*40").iterations
+    assert worker("(D1 O1)*5").state == "healthy"
+    assert iterations == 180
+    assert worker.pairs[:, 1].tolist() == [pytest.approx(0.02)] * 5
+    assert worker.guard.counts == {}
+
+
+def test_a_loop_of_another_speed_with_another_optimizer_is_no_degradation(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*60")
+    worker.rows.counted = "O1"
+    for _ in range(8):
+        status = worker("(D0 O1)*20", token_seconds=0.05)
+    assert status.state == "healthy"
+    assert status.baseline_seconds == pytest.approx(0.1)
+    assert [text for text in worker.said if text.startswith("iteration learned")] == [
+        "iteration learned: 1 inputs, 1 steps, 0.020 s", "iteration learned: 1 inputs, 1 steps, 0.100 s",
+    ]  # fmt: skip
+
+
+def test_another_iteration_of_the_same_optimizer_gets_a_signature_and_a_reference_of_its_own(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    assert worker("(D0 O0)*60").signature == "1in1step-0p-0"
+    for _ in range(3):
+        status = worker("(D0 D0 O0)*25")
+    assert (status.state, status.signature) == ("healthy", "2in1step-0p-0")
+    worker("D0 D0 O0")
+    assert "reference window: profiling" in worker.said[-1]
+
+
+def test_a_round_that_fails_is_counted_in_the_status_that_it_writes_and_claims_no_state(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert worker("(D0 O0)*20").state == "healthy"
+    with monkeypatch.context() as broken:
+        broken.setattr(worker.monitor, "_standing", lambda: 1 / 0)
+        for round_ in (1, 2):
+            status = worker("(D0 O0)*5")
+            assert (status.state, status.failures) == ("", {"monitor": round_})
+            assert status.iterations == 20 + 5 * round_
+            assert len(worker.pairs) == 5
+    assert worker("(D0 O0)*5").state == "healthy"
+
+
+def test_groups_that_cannot_be_read_do_not_keep_the_status_from_being_written(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "progress", lambda distributed: 1 / 0)
+    status = worker("(D0 O0)*20")
+    assert (status.state, status.collectives, status.failures) == ("healthy", {}, {"progress": 1})
+
+
+def test_a_window_that_was_refused_is_counted_said_once_and_wished_for_again_later(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*20")
+    worker.poller.poll = lambda: setattr(worker.poller, "refusal", "rank 3 is elsewhere")  # type: ignore[method-assign]
+    for count in (1, 2):
+        (worker.folder / REQUEST_FILE).touch()
+        worker("(D0 O0)*2")
+        status = worker("(D0 O0)*2")
+        assert status.windows == {"manual skipped": count}
+        assert not (worker.folder / REQUEST_FILE).exists()
+    assert worker.said[1:] == ["manual window refused (rank 0): rank 3 is elsewhere"]
+    worker.monitor._reference_done = False
+    worker("(D0 O0)*2")
+    assert worker.poller.standing is not None
+    assert worker.poller.standing.wants == ""
+    worker.clock.now += worker.config.cooldown_seconds
+    worker("(D0 O0)*2")
+    assert worker.poller.standing.wants == "reference"
+
+
+def test_only_rank_0_says_what_all_ranks_have_learned(tmp_path: Path, clock: FakeClock) -> None:
+    worker = Worker(tmp_path, clock)
+    worker.monitor._identity = identity(1, role="")
+    worker("(D0 O0)*20")
+    assert worker.status().identity.role == "all"
+    assert worker.said == []

@@ -16,7 +16,7 @@ from eroica_otel.hardware import host, net
 from eroica_otel.model import Window
 from eroica_otel.profile import samples
 from eroica_otel.signals.hooks import NEVER, Recorder
-from eroica_otel.trainer import PROBE_PAUSE, Windows, signature_of
+from eroica_otel.trainer import MOST_EXCLUDED, PROBE_PAUSE, Windows, signature_of
 from factories_worker import identity
 
 
@@ -111,7 +111,7 @@ def test_a_window_that_is_over_is_skipped_and_said(training: Training) -> None:
     training.take(2, 4)
     assert training.windows.counts == {"manual skipped": 1}
     assert training.said == [
-        "window 1764430000 (manual) skipped on this rank: it ended at iteration 4, this rank learned of it at 5"
+        "window 1764430000 (manual) skipped on rank 0: it ended at iteration 4, this rank learned of it at 5"
     ]
     assert not training.windows.busy
 
@@ -306,3 +306,26 @@ def test_the_signature_is_the_loop_and_the_parameters_of_the_first_optimizer() -
     assert signature_of(((1, (0,)), (1, (0, 1))), optimizer) == "1in1step/1in2step-2p-13"
     assert signature_of(((0, (0,)),), None) == "0in1step-0p-0"
     assert signature_of(((0, (0,)),), object()) == "0in1step-0p-0"
+
+
+def test_what_is_excluded_is_remembered_for_the_latest_windows_only(training: Training) -> None:
+    training.probe()
+    for number in range(20):
+        training.take(100 + 10 * number, 102 + 10 * number)
+        training.windows._clear()
+    assert list(training.windows.excluded)[-1] == range(290, 295)
+    assert len(training.windows.excluded) == MOST_EXCLUDED
+
+
+def test_a_child_forked_inside_a_window_leaves_it_alone(training: Training) -> None:
+    owner: Any = torch.autograd.profiler.profile
+    before = owner._prepare_trace
+    training.probe()
+    training.take(8, 11)
+    training.step(4)
+    capture = training.windows._capture
+    training.windows.forget()
+    assert owner._prepare_trace is before
+    training.windows._capture = capture
+    training.step(5)
+    assert training.captures() == ["window-1764430000"]

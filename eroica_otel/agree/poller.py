@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from eroica_otel.agree.apart import Apart
 from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
 from eroica_otel.model import Window
@@ -21,6 +22,8 @@ class Poller:
     Attributes:
         standing: What to publish; the owner replaces it at any time, None = nothing to say yet.
         agreed: Windows agreed on and not yet taken by the owner.
+        skipped: Windows that were over when this poller connected: agreed on before ``instrument()`` was called again.
+        refusal: Why the latest wish got no window, "" for none; the owner empties it.
         errors: Calls that failed, and ``last_error``.
     """
 
@@ -31,14 +34,18 @@ class Poller:
         window_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        iteration: Callable[[], int] = lambda: 0,
     ) -> None:
         self._connect = connect
         self._world_size = world_size
         self._window_seconds = window_seconds
         self._clock = clock
         self._wall = wall
+        self._iteration = iteration
+        self._apart = Apart()
         self._store: Store | None = None
         self._next_window = 0
+        self._new = True
         self._published: Standing | None = None
         self._retry_at = 0.0
         self._answered = clock()
@@ -46,6 +53,8 @@ class Poller:
         self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
         self.standing: Standing | None = None
         self.agreed: deque[Window] = deque()
+        self.skipped = 0
+        self.refusal = ""
         self.errors = 0
         self.last_error = ""
 
@@ -100,13 +109,23 @@ class Poller:
     def _take(self, store: Store) -> None:
         while (data := store.get(f"window/{self._next_window}")) is not None:
             self._next_window += 1
-            self.agreed.append(window_from_bytes(data))
+            window = window_from_bytes(data)
+            if self._new and window.stop <= self._iteration():
+                self.skipped += 1
+            else:
+                self.agreed.append(window)
+        self._new = False
 
     def _decide(self, store: Store, own: Standing) -> None:
         answers = (store.get(f"rank/{rank}") for rank in range(self._world_size) if rank != own.rank)
-        others = (Standing.from_bytes(data) for data in answers if data is not None)
-        standings = [own, *(s if s.windows == own.windows else replace(s, wants="") for s in others)]
+        others = [Standing.from_bytes(data) for data in answers if data is not None]
+        meant = self._apart.judge(own, others, self._clock())
+        standings = [own, *(s if s.windows == own.windows else replace(s, wants="") for s in meant.heard)]
         reason = wanted(standings, self._world_size)
-        if reason and reason == own.wants:
-            window = propose(standings, reason, self._window_seconds, self._wall())
-            store.first(f"window/{self._next_window}", window_to_bytes(window))
+        if not reason or reason != own.wants or meant.undecided:
+            return
+        if meant.apart:
+            self.refusal = meant.apart
+            return
+        window = propose(standings, reason, self._window_seconds, self._wall())
+        store.first(f"window/{self._next_window}", window_to_bytes(window))

@@ -86,7 +86,7 @@ def _tables(
     windows: Mapping[str, int],
     missing: Mapping[str, str],
 ) -> Iterator[_Row]:
-    for state in STATES:
+    for state in STATES if status.state else ():
         yield names.WORKER_STATE, {"state": state}, float(state == status.state)
     for group, sequence in list(status.collectives.items())[:MOST_GROUPS]:
         yield names.COLLECTIVE_SEQUENCE, {"group": group}, float(sequence)

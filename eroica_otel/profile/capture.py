@@ -197,6 +197,7 @@ class WindowCapture:
             throttled_ratio=_share(self._before.throttled_ns, self._after.throttled_ns, length),
             run_delay_ratio=_share(self._before.run_delay_ns, self._after.run_delay_ns, length),
             end_realtime_seconds=time.time(),
+            gpu=self._profiler is not None and self._profiler.gpu,
             **facts,
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Events, Pattern, WorkerWindow
 from eroica_otel.summarize.critical import Charged, charge
 from eroica_otel.summarize.intervals import Intervals, Reals, per_function
@@ -29,10 +30,16 @@ def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD)
         hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
 
     Raises:
-        TraceError: the trace cannot be read.
+        TraceError: the trace cannot be read, or holds no kernel although the process used a GPU: patterns of such a
+            window would say that the GPU did nothing.
     """
     events = read(capture.trace, capture.realtime_offset_ns) if capture.trace else _no_events()
     charged = charge(capture, events)
+    if capture.gpu and not charged.gpu:
+        raise TraceError(
+            "no GPU kernel was captured: does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it, "
+            "or set EROICA_CAPTURE=stacks"
+        )
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
     found = np.flatnonzero(beta > 0)
     kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()

@@ -279,3 +279,43 @@ def test_a_frozen_server_takes_its_poller_and_nobody_else(server: Server) -> Non
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
     wait_for(lambda: not poller._runner.is_alive())
+
+
+def test_ranks_100_apart_get_no_window_and_each_that_wishes_is_told_why() -> None:
+    store, clock = LocalStore(), FakeClock()
+    ranks = pollers(lambda: store, 4, clock)
+    for poll in range(6):
+        for number, poller in enumerate(ranks):
+            iteration = 1000 + 7 * poll + (100 if number == 3 else 0)
+            poller.standing = standing(number, iteration=iteration, period_seconds=0.15, wants="reference")
+        rounds(ranks, 1)
+        clock.now += 1
+    assert not any(poller.agreed for poller in ranks)
+    assert "rank 3 is at 11" in ranks[0].refusal
+    assert all(poller.refusal for poller in ranks)
+
+
+def test_windows_that_were_over_when_it_connected_are_not_taken_again() -> None:
+    store, count = LocalStore(), 0
+    wall = 1_764_430_000.0
+
+    def connected() -> list[Poller]:
+        return [Poller(lambda: store, 2, 20.0, FakeClock(), lambda: wall, lambda: count) for _ in range(2)]
+
+    before = connected()
+    for number, poller in enumerate(before):
+        poller.standing = standing(number, wants="manual")
+    rounds(before)
+    (window,) = before[0].agreed
+    count = window.stop + 50  # close() and instrument(): the count goes on
+    after = connected()
+    for number, poller in enumerate(after):
+        poller.standing = standing(number, iteration=count)
+    rounds(after)
+    assert [(len(poller.agreed), poller.skipped) for poller in after] == [(0, 1)] * 2
+    wall += 100
+    for number, poller in enumerate(after):
+        poller.standing = standing(number, iteration=count, wants="manual", windows=1)
+    rounds(after)
+    assert [len(poller.agreed) for poller in after] == [1, 1]
+    assert after[0].agreed[0].start > count

@@ -270,7 +270,12 @@ def test_when_the_training_goes_on_in_another_thread_inputs_of_that_one_count(re
 
 def test_where_several_threads_update_all_inputs_count(recorder: Recorder) -> None:
     release = threading.Event()
-    pool = [threading.Thread(target=lambda: [recorder.update(recorder), release.wait(20)]) for _ in range(2)]
+
+    def update_and_stay() -> None:
+        recorder.update(recorder)
+        release.wait(20)
+
+    pool = [threading.Thread(target=update_and_stay) for _ in range(2)]
     for thread in pool:
         recorder.attention = True
         thread.start()
@@ -360,7 +365,7 @@ def test_an_optimizer_at_the_address_of_a_dead_one_is_another_one(recorder: Reco
     recorder.update(first)
     del first
     assert recorder.counted == GONE
-    kept = []
+    kept: list[Made] = []
     while not kept or (id(kept[-1]) != address and len(kept) < 10_000):
         kept.append(Made())
     recorder.update(kept[-1])

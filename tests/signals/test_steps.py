@@ -197,7 +197,7 @@ def test_a_loop_with_another_counted_optimizer_is_learned_anew_at_once() -> None
     play("(D0 O0)*20")
     play.rows.counted = "O7"
     play("D0 O7")
-    assert play.learner.cycle == ()
+    assert not play.learner.cycle
     done = play("(D0 O7)*12")
     assert play.learner.cycle == ((1, (1,)),)
     assert [(iteration.loop, iteration.counted) for iteration in done] == [(2, 2)] * 2
@@ -207,7 +207,7 @@ def test_a_loop_whose_optimizer_is_not_counted_is_neither_learned_nor_timed() ->
     play = Play()
     play("(D0 O0)*20")
     assert play("(D0 O7)*100 D0")[0].number == 20
-    assert play.learner.cycle == ()
+    assert not play.learner.cycle
     assert play.learner.updates == 20
 
 
