@@ -10,6 +10,21 @@ _LISTEN = "0A"
 
 def holder(port: int, root: str = "/proc") -> str | None:
     """Return "name (pid N)" of the process that listens on ``port``; None when /proc does not tell."""
+    pid = _listener(port, root)
+    return f"{_command(root, pid)} (pid {pid})" if pid is not None else None
+
+
+def runs_module(port: int, module: str, root: str = "/proc") -> bool:
+    """Whether the process that listens on ``port`` was started as ``python -m module``."""
+    pid = _listener(port, root)
+    try:
+        with open(f"{root}/{pid}/cmdline", "rb") as file:
+            return b"\0-m\0" + module.encode() + b"\0" in file.read()
+    except OSError:
+        return False
+
+
+def _listener(port: int, root: str) -> str | None:
     inodes = set(_listening(port, root))
     if not inodes:
         return None
@@ -17,7 +32,7 @@ def holder(port: int, root: str = "/proc") -> str | None:
     for pid in filter(str.isdigit, _entries(root)):
         folder = f"{root}/{pid}/fd"
         if any(_link(f"{folder}/{name}") in links for name in _entries(folder)):
-            return f"{_command(root, pid)} (pid {pid})"
+            return pid
     return None
 
 

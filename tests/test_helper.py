@@ -300,3 +300,55 @@ def test_asked_to_end_it_ends_in_bounded_time_although_nobody_takes_its_series(t
     assert said.rstrip().endswith("training is not affected")
     assert not folder.exists()
     running.communicate()
+
+
+def test_a_worker_whose_1_hz_thread_stands_still_is_in_no_state_and_it_is_said_once(
+    beside: Beside, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside.write(state="healthy")
+    beside.helper.tick()
+    assert beside.value(names.WORKER_STATE, state="healthy") == 1
+    now = time.perf_counter_ns
+    for later in (11, 12, 13):
+        monkeypatch.setattr(time, "perf_counter_ns", lambda later=later: now() + later * 10**9)
+        beside.helper.tick()
+        beside.helper._refresh()
+    assert names.WORKER_STATE.name not in beside.shown()
+    assert beside.value(names.FAILURES, stage="monitor") == 1
+    assert beside.value(names.ITERATIONS) == 600
+    assert [record.getMessage().split(" (process state")[0] for record in caplog.records] == [
+        "eroica_otel: rank 0: nothing heard from the training process for 10 s"
+    ]
+    beside.write(state="healthy")  # by the clock of then
+    beside.helper.tick()
+    beside.helper._refresh()
+    assert beside.value(names.WORKER_STATE, state="healthy") == 1
+    assert beside.value(names.FAILURES, stage="monitor") == 1
+
+
+def test_a_worker_that_has_finished_is_not_unheard(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside.write(state="finished")
+    beside.helper.tick()
+    now = time.perf_counter_ns
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now() + 20 * 10**9)
+    beside.helper.tick()
+    beside.helper._refresh()
+    assert beside.value(names.WORKER_STATE, state="finished") == 1
+
+
+def test_a_state_that_the_worker_does_not_know_is_not_exported(beside: Beside) -> None:
+    beside.write(state="")
+    beside.helper.tick()
+    assert names.WORKER_STATE.name not in beside.shown()
+
+
+def test_a_window_of_a_gpu_job_without_a_kernel_is_a_failed_one(
+    beside: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    beside.write(state="healthy")
+    beside.capture(gpu=True)
+    beside.helper.tick()
+    assert "no GPU kernel was captured: does another profiler hold the GPU" in caplog.text
+    beside.helper._refresh()
+    assert beside.value(names.WINDOWS, reason="manual", outcome="failed") == 1
+    assert names.PATTERN_BETA.name not in beside.shown()

@@ -32,9 +32,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from eroica_otel import names
 from eroica_otel.errors import ConfigError, DeliveryError
 from eroica_otel.model import Identity
-from eroica_otel.ports import holder
+from eroica_otel.ports import holder, runs_module
 
 DEFAULT_INTERVAL_SECONDS = 10.0
+_OTHER_PORT = "set OTEL_EXPORTER_PROMETHEUS_PORT to a free range"
 MOST_POINTS = 5000
 """Points per instrument; the SDK's own limit of 2,000 cuts silently."""
 
@@ -160,13 +161,8 @@ def prometheus_reader(environment: Mapping[str, str], local_rank: int) -> tuple[
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        by = holder(port)
-        taken = f"is taken{f' by {by}' if by else ''}"
-        why = taken if error.errno == errno.EADDRINUSE else str(error)
-        raise DeliveryError(
-            f"port {port} on {host} (9464 + local rank by default) {why}; "
-            "set OTEL_EXPORTER_PROMETHEUS_PORT to a free range"
-        ) from error
+        why = _taken(port) if error.errno == errno.EADDRINUSE else f"{error}; {_OTHER_PORT}"
+        raise DeliveryError(f"port {port} on {host} (9464 + local rank by default) {why}") from error
 
     def close() -> None:
         server.shutdown()
@@ -174,6 +170,17 @@ def prometheus_reader(environment: Mapping[str, str], local_rank: int) -> tuple[
         thread.join(timeout=2)
 
     return reader, close, f"http://{host}:{port}/metrics"
+
+
+def _taken(port: int) -> str:
+    """Say who holds the port and what helps: beside another rank of this job the ranks' places, else another port."""
+    by = holder(port)
+    if runs_module(port, "eroica_otel.helper"):
+        return (
+            f"is taken by another worker's helper, {by}: set LOCAL_RANK to this rank's place on the machine, or, for "
+            "a second job here, OTEL_EXPORTER_PROMETHEUS_PORT to another range"
+        )
+    return f"is taken{f' by {by}' if by else ''}; {_OTHER_PORT}"
 
 
 class Pusher:

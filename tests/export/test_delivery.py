@@ -16,6 +16,7 @@ from opentelemetry.sdk.metrics import MetricsTimeoutError
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
 from eroica_otel.errors import ConfigError, DeliveryError
+from eroica_otel.export import delivery
 from eroica_otel.export.board import Board
 from eroica_otel.export.delivery import (
     DEFAULT_INTERVAL_SECONDS,
@@ -317,3 +318,17 @@ def test_a_collect_that_times_out_is_told_and_the_push_thread_lives_on(
     shop.outlet.start()
     shop.outlet.stop(20)
     assert shop.outlet.counts()["otlp", "sent"] == 1
+
+
+def test_where_another_worker_holds_the_port_the_place_of_the_rank_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "runs_module", lambda port, module: module == "eroica_otel.helper")
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        environment = {
+            "OTEL_EXPORTER_PROMETHEUS_PORT": str(holder.getsockname()[1]), "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
+        }  # fmt: skip
+        with pytest.raises(DeliveryError, match=r"by another worker's helper, \S+ \(pid \d+\): set LOCAL_RANK to"):
+            prometheus_reader(environment, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import statistics
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from eroica_otel.profile import stacks as module
 from eroica_otel.profile.stacks import SWITCH_INTERVAL_SECONDS, StackSampler, qualified_name
 
 FUNCTION_SECONDS = 0.0004
@@ -67,15 +69,27 @@ def sampled(call: Callable[[], object], hertz: float = 1000.0) -> StackSampler:
     return sampler
 
 
-def test_a_function_of_0_4_ms_that_takes_nearly_all_the_time_gets_its_share() -> None:
-    """At the interpreter's own switch interval it would get 0 to 1 % (see the module's text)."""
+def share_of_the_short_function(seconds: float) -> tuple[float, float, int]:
+    """Return its true share, its sampled share, and the number of samples."""
     true: list[float] = []
-    sampler = sampled(lambda: true.append(loop_with_known_share(SAMPLED_SECONDS)))
-    assert true[0] > 0.7  # 0.92 to 0.96 where nobody else computes
-    seen = shares(sampler)
-    assert seen["short_python_function"] == pytest.approx(true[0], abs=0.25), seen
+    sampler = sampled(lambda: true.append(loop_with_known_share(seconds)))
+    return true[0], shares(sampler).get("short_python_function", 0.0), len(sampler.stack_ns)
+
+
+def test_a_function_of_0_4_ms_that_takes_nearly_all_the_time_gets_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at the interpreter's own switch interval it does not: what the sampler lowers is what makes it right.
+
+    Medians of three, because a machine on which others compute gives a single run anything.
+    """
+    runs = [share_of_the_short_function(SAMPLED_SECONDS / 2) for _ in range(3)]
+    true, seen, count = (statistics.median(values) for values in zip(*runs, strict=True))
+    assert true > 0.7, runs  # 0.92 to 0.96 where nobody else computes
+    assert seen > 0.5, runs
     # A busy machine gives fewer, but a share from less than 300 would prove nothing.
-    assert len(sampler.stack_ns) > 300
+    assert count > 300, runs
+    monkeypatch.setattr(module, "SWITCH_INTERVAL_SECONDS", sys.getswitchinterval())
+    plain = [share_of_the_short_function(SAMPLED_SECONDS / 3)[1] for _ in range(3)]
+    assert statistics.median(plain) < seen / 3, plain
 
 
 def test_two_functions_get_shares_in_the_proportion_of_their_time() -> None:
