@@ -111,10 +111,10 @@ class StackSampler:
         if frame is None:
             return now
         try:
-            cpu = time.clock_gettime_ns(self._cpu_clock)
-        except OSError:
+            cpu, stack = time.clock_gettime_ns(self._cpu_clock), self._stack(frame)
+        except (OSError, AttributeError):  # the thread has ended, or (CPython 3.11) left the frame while it was read
             return now
-        self.stack_ids.append(self._stack(frame))
+        self.stack_ids.append(stack)
         self.cpu_ns.append(cpu)
         self.stack_ns.append(now)
         return now
@@ -138,10 +138,10 @@ class StackSampler:
     def _learn(self, frame: FrameType) -> int:
         """Give the frame's function a number; its code object is kept, so that its id stays its own."""
         code = frame.f_code
-        self._kept.append(code)
-        self._codes[id(code)] = len(self.frames)
         module = frame.f_globals.get("__name__", "?")
         name = getattr(code, "co_qualname", None) or qualified_name(frame)
+        self._kept.append(code)
+        self._codes[id(code)] = len(self.frames)
         self.frames.append((str(module), name, code.co_filename, code.co_firstlineno))
         return len(self.frames) - 1
 

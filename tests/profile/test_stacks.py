@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -266,3 +267,15 @@ def test_a_method_is_named_with_its_class_also_where_python_does_not_know_it() -
     assert function(None) == "function"
     Base.method = lambda self: original(self)  # type: ignore[method-assign]
     assert Derived().method() == f"{Derived.__qualname__}.method"
+
+
+def test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11 can give a frame whose parts are gone: seen once, with a number where its globals should be."""
+    sampler = StackSampler(threading.get_ident(), 1000.0)
+    gone = SimpleNamespace(f_code=short_python_function.__code__, f_globals=7, f_back=None)
+    for frames in ({threading.get_ident(): gone}, sys._current_frames()):
+        monkeypatch.setattr(sys, "_current_frames", lambda frames=frames: frames)
+        sampler._sample()
+    assert len(sampler.stack_ns) == len(sampler.stack_ids) == len(sampler.cpu_ns) == 1
+    innermost = sampler.frames[sampler.stacks[0][-1]]
+    assert innermost[1] == test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other.__name__
