@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from eroica_otel.agree.window import Standing
 
-STALE_SECONDS = 5.0
-"""Oldest standing of a rank whose machine is busy: written, published and read once a second each."""
+STALE_SECONDS = 10.0
+"""Three seconds are usual (written, published and read once a second each); a busy machine takes longer, and an
+iteration time is not known better than to a factor of two at first."""
 POLLS = 3
 SILENT_SECONDS = 10.0
 MOST_NAMED = 8
@@ -74,8 +75,11 @@ class Apart:
 
 
 def allowance(own: Standing, other: Standing) -> int:
-    """Return how far two standings of ranks that are at one iteration may be apart, in updates."""
-    period = max(min(own.period_seconds, other.period_seconds), 1e-6)
+    """Return how far two standings of ranks that are at one iteration may be apart, in updates.
+
+    The slower rank's time counts: updates that only one rank makes are fast, and would hide themselves.
+    """
+    period = max(own.period_seconds, other.period_seconds, 1e-6)
     return 1 + math.ceil(STALE_SECONDS / period)
 
 

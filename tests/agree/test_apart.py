@@ -27,7 +27,7 @@ def test_ranks_at_one_iteration_are_never_apart_however_late_their_standings(per
         assert apart.judge(own, others, now) == Meant(tuple(others), False, "")
 
 
-@pytest.mark.parametrize(("period", "ahead"), [(0.15, 100), (0.15, -100), (0.005, 2000), (2.0, 10)])
+@pytest.mark.parametrize(("period", "ahead"), [(0.15, 100), (0.15, -100), (0.005, 4000), (2.0, 10)])
 def test_ranks_that_count_differently_are_found_within_some_polls(period: float, ahead: int) -> None:
     apart, told = Apart(), []
     for poll in range(8):
@@ -45,9 +45,9 @@ def test_ranks_that_count_differently_are_found_within_some_polls(period: float,
 def test_a_standing_that_was_very_late_once_only_defers() -> None:
     apart, period = Apart(), 0.005
     late = at(3, period, rank=1)
-    assert apart.judge(at(12, period), [late], 12.0) == Meant((late,), True, "")
-    back = at(12.5, period, rank=1)
-    assert apart.judge(at(13, period), [back], 13.0) == Meant((back,), False, "")
+    assert apart.judge(at(15, period), [late], 15.0) == Meant((late,), True, "")
+    back = at(15.5, period, rank=1)
+    assert apart.judge(at(16, period), [back], 16.0) == Meant((back,), False, "")
 
 
 def test_a_rank_that_does_not_report_any_more_is_left_out_after_a_while() -> None:
@@ -63,10 +63,18 @@ def test_a_rank_that_does_not_report_any_more_is_left_out_after_a_while() -> Non
     assert told == [(True, 1)] * (int(SILENT_SECONDS) + 1) + [(False, 0)]
 
 
-def test_the_allowance_is_what_the_faster_rank_does_in_five_seconds_and_one() -> None:
+def test_the_allowance_is_what_the_slower_rank_does_in_ten_seconds_and_one() -> None:
     assert allowance(standing(period_seconds=0.005), standing(period_seconds=0.01)) == 1001
     assert allowance(standing(period_seconds=30.0), standing(period_seconds=30.0)) == 2
-    assert allowance(standing(period_seconds=0.0), standing()) > 1_000_000
+    assert allowance(standing(period_seconds=0.0), standing(period_seconds=0.0)) > 1_000_000
+
+
+def test_updates_that_only_one_rank_makes_do_not_hide_themselves_by_being_fast() -> None:
+    apart, own = Apart(), standing(0, iteration=42, period_seconds=0.02)
+    for poll in range(POLLS):
+        fast = standing(1, iteration=643 + poll, period_seconds=0.00004)
+        meant = apart.judge(own, [fast], float(poll))
+    assert "rank 1 is at 645" in meant.apart
 
 
 def test_not_all_of_many_ranks_are_named() -> None:
