@@ -80,8 +80,7 @@ class Monitor:
         self._taken = 0
         self._refused_until = 0.0
         self._after_window: Window | None = None
-        self._before_seconds = _NAN
-        self._after_periods: list[float] = []
+        self._before_seconds, self._after_periods = _NAN, list[float]()
         self._after: tuple[int, float] | None = None
         self.finished = False
 

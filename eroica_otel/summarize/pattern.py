@@ -34,12 +34,7 @@ def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD)
             window would say that the GPU did nothing.
     """
     events = read(capture.trace, capture.realtime_offset_ns) if capture.trace else _no_events()
-    charged = charge(capture, events)
-    if capture.gpu and not charged.gpu:
-        raise TraceError(
-            "no GPU kernel was captured: does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it, "
-            "or set EROICA_CAPTURE=stacks"
-        )
+    charged = _charge(capture, events)
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
     found = np.flatnonzero(beta > 0)
     kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
@@ -64,6 +59,16 @@ def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD)
         stopped_seconds=capture.stopped_seconds,
         signature=capture.signature,
     )
+
+
+def _charge(capture: Capture, events: Events) -> Charged:
+    charged = charge(capture, events)
+    if capture.gpu and not charged.gpu:
+        raise TraceError(
+            "no GPU kernel was captured: does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it, "
+            "or set EROICA_CAPTURE=stacks"
+        )
+    return charged
 
 
 def _no_events() -> Events:
