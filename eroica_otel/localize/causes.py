@@ -91,7 +91,7 @@ def _plain_python(facts: Facts) -> bool:
 
 
 def _busy(facts: Facts, policy: Policy) -> bool:
-    return facts.on_excess >= policy.material_ratio * facts.iteration
+    return facts.on_excess >= max(policy.material_ratio * facts.iteration, policy.material_least_seconds)
 
 
 def _lacks_core(facts: Facts, policy: Policy) -> bool:

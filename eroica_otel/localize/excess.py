@@ -50,6 +50,7 @@ class Judgement:
         on_drift: Change of CPU time, NaN unknown.
         known_before: Whether any worker had the unit in the reference.
         name: Name of the function, "" where the unit spans several names.
+        large: What counts as much, seconds per iteration.
     """
 
     key: Key
@@ -68,6 +69,7 @@ class Judgement:
     on_drift: Floats
     known_before: bool
     name: str
+    large: float
 
     @property
     def kind(self) -> str:
@@ -141,18 +143,19 @@ def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgemen
     on_peers = by_group(now.on, scene.groups, peers_median)
     on_excess = now.on - on_peers
     raw = now.total - peers
-    excess = without_delay(raw, on_excess, scene.delay_excess) if key[1:2] == ("python",) else raw
+    python = key[1:2] == ("python",)
+    excess = without_delay(scene, raw, on_excess, scene.delay_excess, scene.idle_excess) if python else raw
     before = None if scene.reference is None else measure(scene.reference, key)
     drift, on_drift, noise, reference = _drift(scene, key, now, before)
-    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before, drift))
+    large = _large(scene, key, now)
+    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before, drift), large)
     lower = by_group(now.total, scene.groups, peers_median)
-    lacking = _lacking(scene, now, lower)
-    drifted = _compare(drift, np.fmax(scene.policy.material_ratio * scene.iteration, scene.policy.noise_levels * noise))
+    lacking = _lacking(scene, now, lower, large)
+    drifted = _compare(drift, np.fmax(large, scene.policy.noise_levels * noise))
     for whole in wholes:
         material &= _compare(whole.excess, scene.policy.explains_ratio * excess)
         lacking &= _compare(-whole.excess, scene.policy.explains_ratio * (lower - now.most))
         drifted &= _compare(whole.drift, scene.policy.explains_ratio * drift)
-    large = scene.policy.material_ratio * scene.iteration
     return Judgement(
         key, now, peers, excess, on_excess, on_peers, material, lacking,
         split=_split(scene, material, lacking),
@@ -163,13 +166,29 @@ def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgemen
         on_drift=on_drift,
         known_before=before is not None and bool(before.present.any()),
         name=scene.columns.functions[scene.columns.groups[key][0]].name if key[0] in ("function", "name") else "",
+        large=large,
     )  # fmt: skip
 
 
-def without_delay(change: Floats, on_change: Floats, delay: Floats) -> Floats:
-    """Return ``change`` less the time without a core, which can only explain what was not CPU time."""
+def _large(scene: Scene, key: Key, now: Seconds) -> float:
+    """Return 5 % of the iteration; where the time is not a device's, no less than what two ranks differ by anyway."""
+    share = scene.policy.material_ratio * scene.iteration
+    by_device = key[1:2] in (("compute",), ("memory",)) and not np.isfinite(now.on).any()
+    return share if by_device else max(share, scene.policy.material_least_seconds)
+
+
+def without_delay(scene: Scene, change: Floats, on_change: Floats, delay: Floats, whole: Floats) -> Floats:
+    """Return ``change`` less the time without a core, which can only explain what was not CPU time.
+
+    It is taken off once: where the worker's ``whole`` change is more than it explains, the rest belongs to a unit that
+    is at least half of that rest.
+    """
     idle = np.where(np.isfinite(on_change), change - np.fmax(on_change, 0), change)
-    return np.asarray(change - np.clip(delay, 0, np.fmax(idle, 0)), np.float32)
+    least = change - np.clip(delay, 0, np.fmax(idle, 0))
+    rest = whole - delay
+    with np.errstate(invalid="ignore"):
+        holds = change >= scene.policy.explains_ratio * rest
+    return np.where(holds, np.fmax(least, np.fmin(change, rest)), least).astype(np.float32)
 
 
 def _compare(values: Floats, bound: Floats) -> Bools:
@@ -192,9 +211,10 @@ def _noise(scene: Scene, now: Seconds, before: Seconds | None, drift: Floats) ->
     return noise
 
 
-def _material(scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats) -> Bools:
+def _material(
+    scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats, large: float
+) -> Bools:
     policy = scene.policy
-    large = policy.material_ratio * scene.iteration
     levels = np.full(noise.shape, np.nan, np.float32)
     for group in scene.groups:
         levels[group] = policy.noise_levels * np.fmax(noise[group], spread(now.total[group]))
@@ -202,12 +222,14 @@ def _material(scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw
     with np.errstate(invalid="ignore"):
         far = excess > (policy.peers_factor - 1) * (now.total - raw)
         busy = (on_excess >= large) & (on_excess > (policy.cpu_factor - 1) * (now.on - on_excess))
-        return np.asarray(((excess >= large) & (far | (excess > levels))) | (busy & (excess >= large)), bool)
+        # The lasting difference of healthy ranks is in what was measured, the wait for a core was taken off after.
+        much = (raw >= large) & (excess >= policy.material_ratio * scene.iteration)
+        return np.asarray(much & (far | (excess > levels) | busy), bool)
 
 
-def _lacking(scene: Scene, now: Seconds, peers: Floats) -> Bools:
+def _lacking(scene: Scene, now: Seconds, peers: Floats, large: float) -> Bools:
     with np.errstate(invalid="ignore"):
-        less = peers - now.most >= scene.policy.material_ratio * scene.iteration
+        less = peers - now.most >= large
         return np.asarray(less & (peers > scene.policy.peers_factor * now.most), bool)
 
 
@@ -230,7 +252,7 @@ def _drift(scene: Scene, key: Key, now: Seconds, before: Seconds | None) -> tupl
     on_drift = now.on - to_workers(before.on, scene.position, scene.groups)
     drift = now.total - to_workers(before.most, scene.position, scene.groups)
     if key[1:2] == ("python",) or np.isfinite(now.on).all():  # what a GPU does never waits for a core
-        drift = without_delay(drift, on_drift, scene.delay_growth)
+        drift = without_delay(scene, drift, on_drift, scene.delay_growth, scene.idle_growth)
     noise = to_workers(before.noise, scene.position, scene.groups)
     rough = to_workers(before.rough, scene.position, scene.groups)
     known = np.nan_to_num(noise) + scene.policy.noise_unknown_ratio * rough

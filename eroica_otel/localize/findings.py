@@ -103,7 +103,11 @@ def function_of(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> i
 def _severity(scene: Scene, case: Case, blamed: Blame, ratio: float) -> str:
     policy = scene.policy
     nobody_waits = math.isfinite(blamed.gap) and ratio < policy.impact_least_ratio
-    throttled = float(scene.throttle_excess[list(case.workers)].max()) >= policy.throttle_ratio
+    at = list(case.workers)
+    throttled = float(scene.throttle_excess[at].max()) >= policy.throttle_ratio
+    delayed = float(scene.delay_excess[at].max()) >= policy.run_delay_grave_ratio * scene.iteration
+    if case.cause.name == "cpu_starved" and not (throttled or delayed):
+        return "info"
     needs_proof = case.cause.name == "unknown" or (case.cause.name == "cpu_starved" and not throttled)
     if nobody_waits or case.cause.name == "cpu_contention" or (needs_proof and not blamed.confirms):
         return "info"

@@ -18,6 +18,7 @@ class Policy:
 
     # Excess over the peers.
     material_ratio: float = 0.05  # measured: the largest excess of a clean window was 0.040
+    material_least_seconds: float = 0.0028  # chosen: healthy ranks of one machine differ by 1 to 2 ms for good
     peers_factor: float = 1.4  # measured: below it a fault of all ranks reads as one rank's
     cpu_factor: float = 1.25  # chosen: six times the measured 4 % spread of CPU seconds, which are that steady
     noise_levels: float = 6.0  # chosen: also the factor on the MAD in a tolerance
@@ -36,6 +37,7 @@ class Policy:
     # Time without a core. Both are shares of the window above the peers' median.
     throttle_ratio: float = 0.05  # measured: 0.37 under a quota; 0.05 to 0.09 on all ranks is no fault of one
     run_delay_ratio: float = 0.10  # chosen: on shared cores it moves more than throttling
+    run_delay_grave_ratio: float = 0.20  # chosen: unthrottled; ranks that share cores differ by 10 % of the window
     contention_ratio: float = 0.20  # chosen: share of the window that the median rank waits, without a reference
     on_cpu_ratio: float = 0.25  # measured: CPU share of blocked frames up to 0.09, of busy ones from 0.45
     idle_use_ratio: float = 0.10  # chosen: an operator that uses the CPU less than this cannot lack one

@@ -30,6 +30,9 @@ class Scene:
         iteration: Median length of an iteration.
         delay_excess: Time without a core above the peers' median, 0 where unknown.
         delay_growth: Time without a core above the reference, 0 where unknown.
+        idle_excess: Time above the peers' median that may have passed without a core: Python, and of operators what was
+            no CPU time.
+        idle_growth: The same above the reference, NaN without one.
         throttle_excess: Share of the window throttled above the peers' median, 0 where unknown.
         thread_excess: CPU time of the training thread above the peers' median, NaN unknown.
         thread_growth: The same above the reference, NaN unknown.
@@ -47,6 +50,8 @@ class Scene:
     iteration: float
     delay_excess: Floats
     delay_growth: Floats
+    idle_excess: Floats
+    idle_growth: Floats
     throttle_excess: Floats
     thread_excess: Floats
     thread_growth: Floats
@@ -83,11 +88,14 @@ def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...]
         return np.full_like(now, np.nan) if before is None else now - to_workers(before, position, groups)
 
     delay = columns.delay * columns.iteration
+    idle = _idle(columns)
     waiting, earlier = _waiting(columns), None if reference is None else _waiting(reference)
     return Scene(
         columns, policy, roles, groups, reference, position, columns.iteration_seconds,
         delay_excess=_positive(above(delay)),
         delay_growth=_positive(since(delay, None if reference is None else reference.delay * reference.iteration)),
+        idle_excess=above(idle),
+        idle_growth=since(idle, None if reference is None else _idle(reference)),
         throttle_excess=_positive(above(columns.throttle)),
         thread_excess=above(columns.cpu),
         thread_growth=since(columns.cpu, None if reference is None else reference.cpu),
@@ -112,6 +120,17 @@ def to_workers(values: Floats, position: Ints, groups: tuple[Ints, ...]) -> Floa
             peers = median(own[group])
             own[missing] = peers if math.isfinite(peers) else overall
     return own
+
+
+def _idle(columns: Columns) -> Floats:
+    """Time of own work in which the worker may have had no core, [W]; operators that are not timed on the CPU have
+    none.
+    """
+    result = measure(columns, ("kind", "python")).total
+    for kind in ("compute", "memory", "host"):
+        unit = measure(columns, ("kind", kind))
+        result = result + np.nan_to_num(np.fmax(unit.total - unit.on, 0))
+    return np.asarray(result, np.float32)
 
 
 _WAITS: tuple[Key, ...] = (("kind", "communication"), ("family", "python", "wait"))

@@ -164,7 +164,7 @@ def _apart(scene: Scene, judgement: Judgement) -> bool:
     if not drifted.any() or drifted.all():
         return False
     high, low = median(judgement.now.total[drifted]), median(judgement.now.total[~drifted])
-    return high - low >= scene.policy.material_ratio * scene.iteration and high > scene.policy.peers_factor * low
+    return high - low >= judgement.large and high > scene.policy.peers_factor * low
 
 
 def _facts_of_some(scene: Scene, judgement: Judgement) -> Facts:
@@ -190,8 +190,7 @@ def _facts_of_some(scene: Scene, judgement: Judgement) -> Facts:
 
 def all_changed(scene: Scene, judgements: Sequence[Judgement]) -> list[Case]:
     """Return the cases in which the median rank changed and none stands apart: the whole job."""
-    large = scene.policy.material_ratio * scene.iteration
-    units = [j for j in judgements if j.key != OWN and 2 * j.drifted.mean() > 1 and median(j.drift) >= large]
+    units = [j for j in judgements if j.key != OWN and 2 * j.drifted.mean() > 1 and median(j.drift) >= j.large]
     units = [judgement for judgement in units if not _apart(scene, judgement)]
     cases = []
     for judgement in _named(units, lambda unit: median(unit.drift), scene.policy):
