@@ -286,22 +286,8 @@ class Victims:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLevel:
-    """One component (beta, mu or sigma) of one function over the workers of one peer role; NaN = unknown."""
-
-    role: str
-    component: str
-    median: float
-    mad: float
-    reference: float
-
-
-@dataclass(frozen=True, slots=True)
 class FunctionDetail:
-    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported.
-
-    ``peers`` is for the series only and is not in report.json.
-    """
+    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported."""
 
     function_id: str
     function: str
@@ -311,7 +297,8 @@ class FunctionDetail:
     median: float
     tolerance: float
     reference: float
-    peers: tuple[PeerLevel, ...] = ()
+    peers: tuple[tuple[str, str, float, float, float], ...] = ()
+    """For series only: peer role, component (beta, mu, sigma), median, MAD and reference (NaN = unknown)."""
 
 
 @dataclass(frozen=True, slots=True)

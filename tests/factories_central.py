@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import statistics
 import urllib.error
 import urllib.request
@@ -29,7 +28,6 @@ from eroica_otel.model import (
     FunctionDetail,
     Identity,
     Pattern,
-    PeerLevel,
     Point,
     Report,
     Victims,
@@ -197,7 +195,7 @@ def report(**changes: Any) -> Report:
 def detail(**changes: Any) -> Detail:
     function = FunctionDetail(
         "aaaaaaaaaaaa", "augment (data.py:42)", "python", (0.02, 0.1, 0.02, 0.03), (0.01,) * 4, 0.025, 0.01, 0.02,
-        (PeerLevel("all", "beta", 0.125, 0.025, 0.125), PeerLevel("all", "mu", 0.5, 0.01, math.nan)),
+        (("all", "beta", 0.125, 0.025, 0.125), ("all", "mu", 0.5, 0.01, 0.4)),
     )  # fmt: skip
     given: dict[str, Any] = {
         "iteration_seconds": 0.2, "reference_iteration_seconds": 0.16, "window_seconds": 5.0, "iterations": 25,

@@ -14,7 +14,7 @@ from eroica_otel.localize.network import Network
 from eroica_otel.localize.scene import Scene, to_workers
 from eroica_otel.localize.seconds import Key, measure
 from eroica_otel.localize.wording import duration, percent
-from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, PeerLevel, WorkerWindow
+from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, WorkerWindow
 
 _COMPONENTS = ("beta", "mu", "sigma")
 PICTURES = 12
@@ -109,7 +109,7 @@ def _before(scene: Scene, function: Function) -> Floats:
     return result
 
 
-def _levels(scene: Scene, now: Floats, before: Floats) -> tuple[PeerLevel, ...]:
+def _levels(scene: Scene, now: Floats, before: Floats) -> tuple[tuple[str, str, float, float, float], ...]:
     """Return median, MAD and reference of each component in each peer role, [W, 3] twice; unknown components left
     out.
     """
@@ -121,7 +121,7 @@ def _levels(scene: Scene, now: Floats, before: Floats) -> tuple[PeerLevel, ...]:
             if math.isfinite(middle):
                 away = median(np.abs(values - np.float32(middle)))
                 role = scene.roles[int(group[0])]
-                levels.append(PeerLevel(role, component, middle, away, median(before[group, at])))
+                levels.append((role, component, middle, away, median(before[group, at])))
     return tuple(levels)
 
 

@@ -129,20 +129,20 @@ def _functions(report: Report | None) -> Iterator[_Row]:
         return
     roles = _published_roles(report.detail)
     for function in report.detail.functions[:MOST_FUNCTIONS]:
-        for level in function.peers:
-            if level.role not in roles:
+        for role, component, median, mad, reference in function.peers:
+            if role not in roles:
                 continue
-            labels = _function(function) | {"peer_role": level.role, "component": level.component}
+            labels = _function(function) | {"peer_role": role, "component": component}
             # The first reference window of a job is the reference that later windows are compared with.
-            itself = report.reason == "reference" and math.isnan(level.reference)
-            yield names.FUNCTION_MEDIAN, labels, level.median
-            yield names.FUNCTION_MAD, labels, level.mad
-            yield names.FUNCTION_REFERENCE, labels, level.median if itself else level.reference
+            itself = report.reason == "reference" and math.isnan(reference)
+            yield names.FUNCTION_MEDIAN, labels, median
+            yield names.FUNCTION_MAD, labels, mad
+            yield names.FUNCTION_REFERENCE, labels, median if itself else reference
 
 
 def _published_roles(detail: Detail) -> set[str]:
     """Return the peer roles that are published: the first by name where there are more than the budget holds."""
-    roles = {level.role for function in detail.functions for level in function.peers}
+    roles = {level[0] for function in detail.functions for level in function.peers}
     return set(sorted(roles)[:MOST_ROLES])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from eroica_otel import names
-from eroica_otel.model import PeerLevel, Point
+from eroica_otel.model import Point
 from eroica_otel.publish.series import (
     MOST_FINDINGS,
     JobStatus,
@@ -114,11 +114,11 @@ def test_median_mad_and_reference_by_peer_role_and_component() -> None:
     points = job_points(FAULTY)
     assert levels(points, names.FUNCTION_MEDIAN) == {("all", "beta"): 0.125, ("all", "mu"): 0.5}
     assert levels(points, names.FUNCTION_MAD) == {("all", "beta"): 0.025, ("all", "mu"): 0.01}
-    assert levels(points, names.FUNCTION_REFERENCE) == {("all", "beta"): 0.125}
+    assert levels(points, names.FUNCTION_REFERENCE) == {("all", "beta"): 0.125, ("all", "mu"): 0.4}
 
 
 def test_the_first_reference_window_is_the_reference() -> None:
-    unknown = tuple(replace(level, reference=math.nan) for level in detail().functions[0].peers)
+    unknown = tuple((*level[:4], math.nan) for level in detail().functions[0].peers)
     function = replace(detail().functions[0], peers=unknown)
     first = report(reason="reference", detail=detail(functions=(function,)))
     points = job_points(status(report=first))
@@ -128,7 +128,7 @@ def test_the_first_reference_window_is_the_reference() -> None:
 
 
 def test_the_series_of_peer_roles_have_a_budget() -> None:
-    many = tuple(PeerLevel(f"pp{role:02}", "beta", 0.1, 0.01, 0.1) for role in range(64))
+    many = tuple((f"pp{role:02}", "beta", 0.1, 0.01, 0.1) for role in range(64))
     functions = tuple(replace(detail().functions[0], function_id=f"{at:012x}", peers=many) for at in range(50))
     points = job_points(status(report=report(detail=detail(functions=functions))))
     assert len(by_name(points, names.FUNCTION_MEDIAN.name)) == 20 * 8
