@@ -297,8 +297,7 @@ class FunctionDetail:
     median: float
     tolerance: float
     reference: float
-    peers: tuple[tuple[str, str, float, float, float], ...] = ()
-    """For series only: peer role, component (beta, mu, sigma), median, MAD and reference (NaN = unknown)."""
+    peers: tuple[tuple[str, str, float, float, float], ...] = ()  # series: role, component, median, MAD, reference
 
 
 @dataclass(frozen=True, slots=True)
