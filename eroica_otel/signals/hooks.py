@@ -25,8 +25,9 @@ from eroica_otel.signals.counting import Successors
 from eroica_otel.signals.threads import TrainingThread
 
 NEVER = sys.maxsize
-CAPACITY = 1 << 16
-"""Rows kept until the 1 Hz thread takes them; the oldest are lost beyond (65,536 a second)."""
+CAPACITY = 1 << 13
+"""Rows kept until the 1 Hz thread takes them; beyond 8,192 a second the oldest are lost. Not more, because rows that
+pile up beyond the core's cache double what an event costs (bench/README.md)."""
 GONE = -1
 """Key of the counted optimizer after its end; no object has it."""
 
