@@ -193,5 +193,5 @@ def test_a_worker_that_dies_with_its_window_is_named_and_the_others_are_judged(s
     assert (report.workers_seen, report.missing_ranks) == (RANKS - 1, (1,))
     assert all(1 not in finding.ranks for finding in report.findings)
     assert "missing   rank 1" in terminal.render(report)
-    others = [path for path in stage.workers_folder.glob("*/") if path.name != str(victim.pid)]
+    others = [path for path in stage.workers_folder.glob("*/") if path.name != f"pid-{victim.pid}"]
     wait_until(lambda: not any(path.exists() for path in others), "the other helpers to end and clean up")

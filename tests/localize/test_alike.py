@@ -18,7 +18,7 @@ from factories_localize import Rank, Work, blocked_input, busy, rank, window_of
 
 TRAITS = ("offset", "delay", "shared", "speed")
 TOGETHER = ("offset", "delay", "speed")
-SEEDS = 48
+SEEDS = 32
 BAD = 2
 
 
