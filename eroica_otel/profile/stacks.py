@@ -14,6 +14,8 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
+from itertools import accumulate, chain, islice, repeat
+from operator import itemgetter
 from types import CodeType, FrameType
 from typing import Any
 
@@ -106,28 +108,26 @@ class StackSampler:
         self.nic_rx.append(received)
 
     def _sample(self) -> int:
-        frame = sys._current_frames().get(self._thread)
+        frames = frames_of(self._thread)
         now = self._clock()
-        if frame is None:
+        if not frames:
             return now
         try:
-            cpu, stack = time.clock_gettime_ns(self._cpu_clock), self._stack(frame)
-        except (OSError, AttributeError):  # the thread has ended, or (CPython 3.11) left the frame while it was read
+            cpu, stack = time.clock_gettime_ns(self._cpu_clock), self._stack(frames)
+        except (OSError, AttributeError):  # the thread has ended, or a frame cannot be read: it costs this sample
             return now
         self.stack_ids.append(stack)
         self.cpu_ns.append(cpu)
         self.stack_ns.append(now)
         return now
 
-    def _stack(self, frame: FrameType | None) -> int:
-        key = []
+    def _stack(self, frames: list[FrameType]) -> int:
+        """Return the number of the stack, whose frames come innermost first."""
         codes = self._codes
-        while frame is not None:
-            code = frame.f_code
-            index = codes.get(id(code))
+        key = []
+        for frame in reversed(frames):
+            index = codes.get(id(frame.f_code))
             key.append(self._learn(frame) if index is None else index)
-            frame = frame.f_back
-        key.reverse()
         stack = tuple(key)
         known = self._known.get(stack)
         if known is None:
@@ -144,6 +144,29 @@ class StackSampler:
         self._codes[id(code)] = len(self.frames)
         self.frames.append((str(module), name, code.co_filename, code.co_firstlineno))
         return len(self.frames) - 1
+
+
+def frames_of(thread: int) -> list[FrameType]:
+    """Return the frames of a running thread, innermost first; [] when it has ended.
+
+    From the look-up to the last frame not one bytecode of ours runs, so that the interpreter's lock cannot change
+    hands: on CPython 3.11 a walk by ``f_back`` that is interrupted, while the thread goes on and leaves its frames, ends
+    in memory that is no frame any more, and the training in a segmentation fault. Garbage collection is held back
+    meanwhile, because its callbacks are Python.
+    """
+    top = islice(map(itemgetter(thread), iter(sys._current_frames, None)), 1)
+    walk = accumulate(chain(top, repeat("f_back")), getattr)
+    frames: list[Any] = []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        frames.extend(walk)
+    except (AttributeError, KeyError):  # the frame beyond the outermost is None; a thread that has ended has no frames
+        pass
+    finally:
+        if collecting:
+            gc.enable()
+    return frames[:-1]
 
 
 def qualified_name(frame: FrameType) -> str:
