@@ -150,9 +150,9 @@ def frames_of(thread: int) -> list[FrameType]:
     """Return the frames of a running thread, innermost first; [] when it has ended.
 
     From the look-up to the last frame not one bytecode of ours runs, so that the interpreter's lock cannot change
-    hands: on CPython 3.11 a walk by ``f_back`` that is interrupted, while the thread goes on and leaves its frames, ends
-    in memory that is no frame any more, and the training in a segmentation fault. Garbage collection is held back
-    meanwhile, because its callbacks are Python.
+    hands: on CPython 3.11 a walk by ``f_back`` that is interrupted, while the thread goes on and leaves its frames,
+    ends in memory that is no frame any more, and the training in a segmentation fault. Garbage collection is held
+    back meanwhile, because its callbacks are Python.
     """
     top = islice(map(itemgetter(thread), iter(sys._current_frames, None)), 1)
     walk = accumulate(chain(top, repeat("f_back")), getattr)
