@@ -47,16 +47,18 @@ class Recorder:
             training replaces it, the count goes on with its successor (counting.py).
         counted: Key of the counted optimizer; 0 before the first, GONE after its end.
         edge: From this value of ``steps`` on ``on_edge`` is called after each update, on the training thread.
-        attention: Whether ``notice`` is to be called at the next events, until an update.
+        attention: Whether ``notice`` is to be called at the next events, until a whole iteration has been seen.
         optimizer: The counted optimizer (weak), for the signature of the loop.
         latest: Key of the latest event; who sets it to 0 before a call sees afterwards whether that call had an event.
-        thread: threading.get_ident() of the one thread that trains, whose inputs count; 0 = any thread's do.
+        thread: threading.get_ident() of the one thread that trains, whose inputs count; 0 while no other thread has
+            fetched any, so that nobody need ask which thread it is, or where several train.
         patient: Whether to start with the first update, not with an input: a forked child that only reads data, beside
             a training, is no worker.
     """
 
     __slots__ = (
         "_overdue",
+        "_seen_update",
         "_started",
         "_successors",
         "_trainer",
@@ -86,7 +88,7 @@ class Recorder:
         self.optimizer: weakref.ref[Any] | None = None
         self.counted = self.latest = self.thread = 0
         self.attention = True
-        self._started = self._overdue = False
+        self._started = self._overdue = self._seen_update = False
         self._successors = Successors()
         self._trainer = TrainingThread()
 
@@ -116,21 +118,22 @@ class Recorder:
         if self._overdue:
             self.on_edge()
             return
-        if update:
-            self._see_updating_thread()
-        else:
-            self._trainer.see_input(get_ident())
+        self._look_at_thread(update)
         if not self._started and (update or not self.patient):
             self._started = True
             self.on_first()
         if update:
-            self.attention = False
+            # From one update to the next, or a thread that always fetches right after an update is never noticed.
+            self.attention = not self._seen_update
+            self._seen_update = self.attention
 
-    def _see_updating_thread(self) -> None:
-        misled = self._trainer.see_update(get_ident())
-        self.thread = self._trainer.ident
-        if misled:
+    def _look_at_thread(self, update: bool) -> None:
+        trainer = self._trainer
+        misled = trainer.see_update(get_ident()) if update else trainer.see_input(get_ident())
+        if misled and not self.thread:
             self.rows.append(AFRESH)
+        if misled or self.thread:
+            self.thread = trainer.ident
 
     def input(self, key: int, begin: int, end: int) -> None:
         """Record one input that took from ``begin`` to ``end``, unless it is that of a thread that fetches ahead."""

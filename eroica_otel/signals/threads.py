@@ -20,9 +20,12 @@ class TrainingThread:
         self._updates: set[int] = set()
         self.ident = 0
 
-    def see_input(self, ident: int) -> None:
-        """Take note of the thread of an input."""
+    def see_input(self, ident: int) -> bool:
+        """Take note of the thread of an input; return whether it is known not to be the one that trains."""
+        if self.ident:
+            return ident != self.ident
         self._inputs.add(ident)
+        return False
 
     def see_update(self, ident: int) -> bool:
         """Take note of the thread of an update; return whether inputs of other threads were taken for its own."""

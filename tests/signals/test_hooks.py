@@ -209,13 +209,37 @@ def on_another_thread(call: Callable[..., object], *arguments: object) -> None:
 def test_inputs_that_another_thread_fetches_ahead_are_no_inputs(recorder: Recorder, hooks: Hooks) -> None:
     batches, made = iter(DataLoader(Items(8))), optimizer()
     made.step()
-    assert recorder.thread == threading.get_ident()
     for _ in range(2):
         on_another_thread(next, batches)
         made.step()
+    assert recorder.thread == threading.get_ident()
     next(batches)
     made.step()
-    assert kinds(recorder) == "123D4"
+    assert kinds(recorder) == "1!23D4"
+
+
+def test_a_thread_that_begins_to_fetch_ahead_later_is_noticed_wherever_in_the_iteration_it_fetches(
+    recorder: Recorder, hooks: Hooks
+) -> None:
+    batches, made = iter(DataLoader(Items(99))), optimizer()
+    for _ in range(5):
+        next(batches)
+        made.step()
+    assert recorder.thread == 0  # nobody else fetches: no event asks for its thread
+    assert not recorder.attention
+    recorder.take()
+    made.step()
+    on_another_thread(next, batches)  # right after an update, before anybody looks
+    recorder.attention = True  # as the 1 Hz thread asks once a second
+    made.step()
+    on_another_thread(next, batches)
+    made.step()
+    assert recorder.thread == threading.get_ident()
+    assert not recorder.attention
+    on_another_thread(next, batches)
+    next(batches)
+    made.step()
+    assert kinds(recorder) == "6D7!8D9"
 
 
 def test_inputs_that_another_thread_fetched_before_the_first_update_are_taken_back(
@@ -233,7 +257,7 @@ def test_watched_inputs_of_another_thread_are_no_inputs_either(recorder: Recorde
     recorder.update(recorder)
     on_another_thread(list, Watched(recorder, [1, 2, 3]))
     assert list(Watched(recorder, [1])) == [1]
-    assert kinds(recorder) == "1D"
+    assert kinds(recorder) == "1!D"
 
 
 def test_updates_of_a_thread_that_python_did_not_start_take_no_input_away(recorder: Recorder) -> None:
@@ -262,16 +286,16 @@ def test_when_the_training_goes_on_in_another_thread_inputs_of_that_one_count(re
 
     on_another_thread(train)
     recorder.attention = True  # as the 1 Hz thread asks once a second
-    recorder.update(recorder)
-    assert recorder.thread == threading.get_ident()
     train()
-    assert kinds(recorder) == "D1D23D4D5"
+    assert recorder.thread == threading.get_ident()
+    assert kinds(recorder) == "D1D2!3D4"
 
 
 def test_where_several_threads_update_all_inputs_count(recorder: Recorder) -> None:
     release = threading.Event()
 
     def update_and_stay() -> None:
+        recorder.update(recorder)
         recorder.update(recorder)
         release.wait(20)
 
@@ -285,7 +309,7 @@ def test_where_several_threads_update_all_inputs_count(recorder: Recorder) -> No
     release.set()
     for thread in pool:
         thread.join()
-    assert kinds(recorder) == "12D"
+    assert kinds(recorder) == "1234D"
 
 
 def test_an_optimizer_that_another_thread_steps_is_counted(recorder: Recorder, hooks: Hooks) -> None:
