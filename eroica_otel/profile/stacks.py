@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Callable
 from itertools import accumulate, chain, islice, repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,6 +23,15 @@ SWITCH_INTERVAL_SECONDS = 1e-4
 NIC_HERTZ = 200.0
 
 Frame = tuple[str, str, str, int]
+Seen = tuple[CodeType, dict[str, Any]] | tuple[CodeType, dict[str, Any], FrameType]
+"""Code and globals of a frame; the frame too where its locals are needed for the function's qualified name (3.10)."""
+
+
+def _with_frame(frame: FrameType) -> Seen:
+    return (frame.f_code, frame.f_globals, frame)
+
+
+_seen: Callable[[Any], Seen] = attrgetter("f_code", "f_globals") if sys.version_info >= (3, 11) else _with_frame
 
 
 class StackSampler:
@@ -121,13 +130,13 @@ class StackSampler:
         self.stack_ns.append(now)
         return now
 
-    def _stack(self, frames: list[FrameType]) -> int:
+    def _stack(self, frames: list[Seen]) -> int:
         """Return the number of the stack, whose frames come innermost first."""
         codes = self._codes
         key = []
-        for frame in reversed(frames):
-            index = codes.get(id(frame.f_code))
-            key.append(self._learn(frame) if index is None else index)
+        for seen in reversed(frames):
+            index = codes.get(id(seen[0]))
+            key.append(self._learn(*seen) if index is None else index)
         stack = tuple(key)
         known = self._known.get(stack)
         if known is None:
@@ -135,28 +144,29 @@ class StackSampler:
             self.stacks.append(stack)
         return known
 
-    def _learn(self, frame: FrameType) -> int:
-        """Give the frame's function a number; its code object is kept, so that its id stays its own."""
-        code = frame.f_code
-        module = frame.f_globals.get("__name__", "?")
-        name = getattr(code, "co_qualname", None) or qualified_name(frame)
+    def _learn(self, code: CodeType, names: dict[str, Any], frame: FrameType | None = None) -> int:
+        """Give a function a number; its code object is kept, so that its id stays its own."""
+        name = code.co_name if frame is None else qualified_name(frame)
         self._kept.append(code)
         self._codes[id(code)] = len(self.frames)
-        self.frames.append((str(module), name, code.co_filename, code.co_firstlineno))
+        self.frames.append(
+            (str(names.get("__name__", "?")), getattr(code, "co_qualname", name), code.co_filename, code.co_firstlineno)
+        )
         return len(self.frames) - 1
 
 
-def frames_of(thread: int) -> list[FrameType]:
-    """Return the frames of a running thread, innermost first; [] when it has ended.
+def frames_of(thread: int) -> list[Seen]:
+    """Return what is on the stack of a running thread, innermost first; [] when it has ended.
 
     From the look-up to the last frame not one bytecode of ours runs, so that the interpreter's lock cannot change
-    hands: on CPython 3.11 a walk by ``f_back`` that is interrupted, while the thread goes on and leaves its frames,
-    ends in memory that is no frame any more, and the training in a segmentation fault. Garbage collection is held
-    back meanwhile, because its callbacks are Python.
+    hands, and no frame object outlives the walk. On CPython 3.11 a frame object that is held when its function returns
+    has to take the frame over, which allocates; a garbage collection there, with a callback in Python, lets another
+    walk find a frame that is about to vanish: a segmentation fault of the training (a test makes the conditions).
+    Collection is held back meanwhile for the same reason.
     """
     top = islice(map(itemgetter(thread), iter(sys._current_frames, None)), 1)
-    walk = accumulate(chain(top, repeat("f_back")), getattr)
-    frames: list[Any] = []
+    walk = map(_seen, accumulate(chain(top, repeat("f_back")), getattr))
+    frames: list[Seen] = []
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -166,7 +176,7 @@ def frames_of(thread: int) -> list[FrameType]:
     finally:
         if collecting:
             gc.enable()
-    return frames[:-1]
+    return frames
 
 
 def qualified_name(frame: FrameType) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -280,3 +282,14 @@ def test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other(monkeypatch: 
     assert len(sampler.stack_ns) == len(sampler.stack_ids) == len(sampler.cpu_ns) == 1
     innermost = sampler.frames[sampler.stacks[0][-1]]
     assert innermost[1] == test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other.__name__
+
+
+@pytest.mark.parametrize("walk", ["ours", "naive"])
+def test_no_walk_over_another_thread_s_frames_ends_in_freed_memory(walk: str) -> None:
+    """What crashes a walk by f_back within seconds on CPython 3.11 (module docstring of hostile_stacks.py)."""
+    seconds = {"ours": 6, "naive": 30}[walk]
+    script = Path(__file__).with_name("hostile_stacks.py")
+    done = subprocess.run([sys.executable, script, walk, str(seconds)], capture_output=True, timeout=120, check=False)
+    crashes = walk == "naive" and sys.version_info[:2] == (3, 11)
+    assert (done.returncode < 0) == crashes, done.stderr.decode()
+    assert done.returncode <= 0, done.stderr.decode()
