@@ -6,7 +6,6 @@ delivery.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -15,8 +14,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -29,42 +27,22 @@ from eroica_otel.export.instruments import create, record
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
 from eroica_otel.export.standing import standing_points
-from eroica_otel.folder import remove
+from eroica_otel.folder import remove, turn
 from eroica_otel.hardware import host
 from eroica_otel.model import WorkerWindow
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
-from eroica_otel.status import STATUS_FILE, Status, StatusReader
+from eroica_otel.status import STATUS_FILE, Status, StatusReader, hold
 from eroica_otel.summarize.pattern import summarize
 
 LOGGER = logging.getLogger("eroica_otel.helper")
 TICK_SECONDS = 0.1
 REFRESH_SECONDS = 1.0
 SUMMARIES_AT_A_TIME = 2
+"""Of the helpers of one node, so that summaries do not take all of the trainers' cores."""
 LAST_DELIVERY_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 """Silence of the trainer's 1 Hz thread after which what it said last is not taken for its state any more."""
-
-
-@contextmanager
-def summary_slot(directory: Path) -> Iterator[None]:
-    """Hold one of the node's two places for a summary, so that summaries do not take all of the trainers' cores."""
-    files = [(directory / f"summary-{number}.lock").open("w") for number in range(SUMMARIES_AT_A_TIME)]
-    try:
-        while not any(_lock(file.fileno()) for file in files):
-            time.sleep(TICK_SECONDS)
-        yield
-    finally:
-        for file in files:
-            file.close()
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 class Stops:
@@ -133,6 +111,8 @@ class Helper:
             if not (self._folder / STATUS_FILE).exists():
                 return
             self._reader = StatusReader(self._folder / STATUS_FILE)
+            self._held = (self._folder / STATUS_FILE).open("rb")
+            hold(self._held)
         seen = self._reader.read()
         if seen is not None:
             self._status = seen[0]
@@ -178,7 +158,7 @@ class Helper:
         try:
             capture = samples.read(folder)
             reason = capture.window.reason
-            with summary_slot(self._folder.parent):
+            with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
                 window = summarize(capture, self._config.top_functions)
             self._missing = dict(capture.missing)
             self._show(self._complete(window, capture.start_ns, capture.end_ns))

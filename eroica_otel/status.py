@@ -10,15 +10,17 @@ sequence number makes a torn read detectable (odd while writing, changed by the 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
 import struct
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,16 +102,20 @@ def _decode(data: bytes) -> Status:
         raise EroicaError(f"a status file of another version of eroica_otel: {error}") from error
 
 
+def hold(file: BinaryIO) -> None:
+    """Show others that a process has this file; where the file system has no locks they see nothing."""
+    with suppress(OSError):
+        fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
 class StatusWriter:
-    """The training process' side; the file is 0600 and has its final size from the start."""
+    """The training process' side; the file is 0600, has its final size from the start, and is held (folder.py)."""
 
     def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, SIZE)
-            self._map = mmap.mmap(descriptor, SIZE)
-        finally:
-            os.close(descriptor)
+        self._held = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b")
+        os.posix_fallocate(self._held.fileno(), 0, SIZE)
+        self._map = mmap.mmap(self._held.fileno(), SIZE)
+        hold(self._held)
         self._ring: NDArray[np.float64] = np.frombuffer(self._map, np.float64, RING * 2, _RING_AT).reshape(RING, 2)
         self._sequence = 0
         self._count = 0

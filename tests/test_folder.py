@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from eroica_otel import folder as module
-from eroica_otel.folder import private_folder, remove
+from eroica_otel.folder import SWEEP_SECONDS, private_folder, remove, turn
+from eroica_otel.status import STATUS_FILE, StatusWriter
 
 
 def test_it_is_empty_and_private(tmp_path: Path) -> None:
@@ -71,3 +78,87 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module.os, "getuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     with pytest.raises(PermissionError, match="belongs to another user: set EROICA_DIR to a folder of your own"):
         private_folder(str(tmp_path), 7)
+
+
+def left_over(parent: Path, pid: int) -> Path:
+    """Make the folder of a worker that was killed."""
+    folder = private_folder(str(parent), pid)
+    (folder / STATUS_FILE).touch()
+    (folder / "window-1764430000").mkdir()
+    return folder
+
+
+def grow_old(*folders: Path) -> None:
+    """Set the time of the folders back."""
+    for folder in folders:
+        os.utime(folder, (time.time() - 2 * SWEEP_SECONDS,) * 2)
+
+
+def test_what_killed_workers_left_is_removed_unless_somebody_holds_it_or_it_is_new(tmp_path: Path) -> None:
+    dead, recent, alive, foreign = (left_over(tmp_path, pid) for pid in (11, 12, 13, 14))
+    writer = StatusWriter(alive / STATUS_FILE)
+    (foreign / "thesis.tex").touch()
+    grow_old(dead, alive, foreign)
+    new = private_folder(str(tmp_path), 15)
+    assert sorted(tmp_path.iterdir()) == [recent, alive, foreign, new]
+    assert not dead.exists()
+    del writer
+    new = private_folder(str(tmp_path), 15)
+    assert sorted(tmp_path.iterdir()) == [recent, foreign, new]
+
+
+def test_two_have_their_turn_at_a_time_and_the_third_follows(tmp_path: Path) -> None:
+    folders = [private_folder(str(tmp_path), pid) for pid in (1, 2, 3)]
+    entered = threading.Event()
+
+    def third() -> None:
+        with turn(folders[2], 2, 0.01):
+            entered.set()
+
+    with turn(folders[0], 2, 0.01):
+        with turn(folders[1], 2, 0.01):
+            thread = threading.Thread(target=third)
+            thread.start()
+            assert not entered.wait(0.3)
+        assert entered.wait(20)
+    thread.join()
+
+
+def test_the_turn_of_a_process_that_is_killed_ends(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from eroica_otel.folder import turn\n"
+        "with turn(Path(sys.argv[1]), 1, 0.01): print('mine', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", script, str(private_folder(str(tmp_path), 1))]
+    other = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"mine\n"
+    mine = private_folder(str(tmp_path), 2)
+    entered = threading.Event()
+
+    def wait() -> None:
+        with turn(mine, 1, 0.01):
+            entered.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert not entered.wait(0.3)
+    other.kill()
+    other.communicate()
+    assert entered.wait(20)
+    thread.join()
+
+
+def test_where_there_are_no_locks_nobody_waits_and_nothing_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*arguments: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    left = left_over(tmp_path, 11)
+    grow_old(left)
+    mine = private_folder(str(tmp_path), 12)
+    StatusWriter(mine / STATUS_FILE)
+    with turn(mine, 0, 0.01):
+        assert left.exists()

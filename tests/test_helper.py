@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -17,7 +16,7 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
-from eroica_otel.helper import Helper, Stops, summary_slot
+from eroica_otel.helper import Helper, Stops
 from eroica_otel.model import Window
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
@@ -222,23 +221,6 @@ def test_a_stopped_process_is_timed_from_outside() -> None:
     assert stops.seconds(0, 100 * 10**9) == 30.0
     assert stops.seconds(15 * 10**9, 55 * 10**9) == 15 + 5
     assert stops.seconds(31 * 10**9, 49 * 10**9) == 0.0
-
-
-def test_two_summaries_at_a_time_on_one_node_and_a_third_waits(tmp_path: Path) -> None:
-    entered, release = threading.Event(), threading.Event()
-
-    def third() -> None:
-        with summary_slot(tmp_path):
-            entered.set()
-
-    with summary_slot(tmp_path):
-        with summary_slot(tmp_path):
-            thread = threading.Thread(target=third)
-            thread.start()
-            assert not entered.wait(0.3)
-        assert entered.wait(20)
-    release.set()
-    thread.join()
 
 
 def process(folder: Path, parent: int | None = None, **variables: str) -> subprocess.Popen[str]:
