@@ -284,12 +284,8 @@ def test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other(monkeypatch: 
     assert innermost[1] == test_a_frame_that_cannot_be_read_costs_its_sample_and_no_other.__name__
 
 
-@pytest.mark.parametrize("walk", ["ours", "naive"])
-def test_no_walk_over_another_thread_s_frames_ends_in_freed_memory(walk: str) -> None:
-    """What crashes a walk by f_back within seconds on CPython 3.11 (module docstring of hostile_stacks.py)."""
-    seconds = {"ours": 6, "naive": 30}[walk]
+def test_the_walk_over_another_thread_s_frames_never_ends_in_freed_memory() -> None:
+    """``hostile_stacks.py naive`` mostly crashes CPython 3.11 within a second; whether depends on where memory lies."""
     script = Path(__file__).with_name("hostile_stacks.py")
-    done = subprocess.run([sys.executable, script, walk, str(seconds)], capture_output=True, timeout=120, check=False)
-    crashes = walk == "naive" and sys.version_info[:2] == (3, 11)
-    assert (done.returncode < 0) == crashes, done.stderr.decode()
-    assert done.returncode <= 0, done.stderr.decode()
+    done = subprocess.run([sys.executable, script, "ours", "6"], capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
