@@ -10,6 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from eroica_otel.verdicts import Detail as Detail
+from eroica_otel.verdicts import Finding as Finding
+from eroica_otel.verdicts import FunctionDetail as FunctionDetail
+from eroica_otel.verdicts import Report as Report
+from eroica_otel.verdicts import Victims as Victims
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -65,8 +71,8 @@ class Window:
 
     Attributes:
         id: Unix seconds of the decision.
-        start: Number of the first iteration inside.
-        stop: Number of the first iteration after (exclusive).
+        start: Number of the first iteration inside; 0 for a blocked window, which goes by wall clock.
+        stop: Number of the first iteration after (exclusive); 0 for a blocked window.
     """
 
     id: int
@@ -130,7 +136,7 @@ class WorkerWindow:
 
     Attributes:
         window_id: Unix seconds of the decision.
-        iterations: Whole iterations inside; 0 for a blocked window.
+        iterations: Whole iterations inside; 0 for a blocked window, which has python patterns alone.
         events: Trace events captured.
         blocked_seconds: How long training stood still for stop and save.
         end_timestamp_seconds: Unix time of the end, by the worker's own clock (to show, never to compare).
@@ -146,6 +152,9 @@ class WorkerWindow:
         dropped: Functions that were cut by the budget.
         patterns: By beta, largest first.
         signature: Key of the learned loop (docs/method.md, Gamma), equal on workers of one job and over restarts.
+        progress: Collectives by process group as (enqueued, completed) at the end of a blocked window; completed is
+            None where torch does not tell.
+        silent_seconds: Time since the training's last event at the end of a blocked window; None for other reasons.
     """
 
     identity: Identity
@@ -168,6 +177,8 @@ class WorkerWindow:
     stopped_seconds: float = 0.0
     after_ratio: float | None = None
     signature: str = ""
+    progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    silent_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,105 +257,3 @@ class Events:
     categories: tuple[str, ...]
     collectives: Mapping[int, tuple[str, int | None]]
     total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One judged fault; the fields of the report contract (docs/report.md)."""
-
-    verdict: str
-    cause: str
-    domain: str
-    severity: str
-    confidence: str
-    scope: str
-    kind: str
-    function: str
-    function_id: str
-    stack: tuple[str, ...]
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    roles: tuple[str, ...]
-    impact_ratio: float
-    impact_seconds: float
-    expectation_distance: float | None
-    differential_distance: float | None
-    drift_distance: float | None
-    persistence: str
-    evidence: tuple[str, ...]
-    advice: str
-    link: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Victims:
-    """Workers that wait in one function for others."""
-
-    ranks: tuple[int, ...]
-    function: str
-    waits_for: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionDetail:
-    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported."""
-
-    function_id: str
-    function: str
-    kind: str
-    seconds: tuple[float, ...]
-    cpu_seconds: tuple[float, ...]
-    median: float
-    tolerance: float
-    reference: float
-    peers: tuple[tuple[str, str, float, float, float], ...] = ()  # series: role, component, median, MAD, reference
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """Facts beside the report contract that serve people; nothing is decided on them.
-
-    Attributes:
-        iteration_seconds: Median length of an iteration in the window.
-        reference_iteration_seconds: The same in the reference window, NaN without one.
-        window_seconds: Median length of the window.
-        iterations: Iterations in the window.
-        verdict_seconds: From the first pattern that arrived to the verdict.
-        ranks: Order of the columns below.
-        hosts: Host of each rank.
-        kinds: Seconds per iteration by kind (and "idle") of each rank.
-        functions: Those of the findings first, then the largest.
-        functions_seen: Distinct functions compared.
-        largest_difference: (function, rank, share of the iteration) furthest above its peers.
-        ruled_out: What was looked at and is not the cause, with its number.
-    """
-
-    iteration_seconds: float
-    reference_iteration_seconds: float
-    window_seconds: float
-    iterations: int
-    verdict_seconds: float
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    kinds: Mapping[str, tuple[float, ...]]
-    functions: tuple[FunctionDetail, ...]
-    functions_seen: int
-    largest_difference: tuple[str, int, float]
-    ruled_out: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The verdict on one window (docs/report.md); ``detail`` goes beside the contract under a key of its own."""
-
-    training_job: str
-    window_id: int
-    reason: str
-    workers_seen: int
-    workers_expected: int
-    missing_ranks: tuple[int, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    victims: tuple[Victims, ...] = ()
-    no_consensus: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    detail: Detail | None = None

@@ -93,6 +93,13 @@ WORKER_STATE = _worker("eroica_worker_state", "1 for the state the worker is in,
 COLLECTIVE_SEQUENCE = _worker(
     "eroica_collective_sequence", "Collectives this worker has started in the process group.", "", "group"
 )
+COLLECTIVE_COMPLETED = _worker(
+    "eroica_collective_completed_sequence",
+    "Collectives this worker has completed in the process group, in a blocked window.",
+    "",
+    "group",
+    cpu_job=False,
+)
 WINDOW_ID = _worker(
     "eroica_window_id", "Unix seconds at which the latest window was decided; the id is the value.", "", "reason"
 )
@@ -115,6 +122,12 @@ WINDOW_RUN_DELAY = _worker(
     cpu_job=False,
 )
 WINDOW_STOPPED = _worker("eroica_window_stopped_seconds", "Time in process state T during the latest window.", "s")
+WINDOW_SILENT = _worker(
+    "eroica_window_silent_seconds",
+    "Time since the training's last event at the end of the latest window, blocked windows only.",
+    "s",
+    cpu_job=False,
+)
 WINDOW_START = _worker(
     "eroica_window_start_iteration", "First iteration that this worker profiled in the latest window.", "{iteration}"
 )

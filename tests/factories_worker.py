@@ -142,7 +142,8 @@ def worker_window(patterns: tuple[Pattern, ...] | None = None, **changes: Any) -
         "kinds": {"compute": 0.4, "memory": 0.0, "communication": 0.2, "host": 0.0, "python": 0.3, "idle": 0.1},
         "floor": 0.001, "dropped": 0, "blocked_seconds": 0.5, "end_timestamp_seconds": 1_764_430_005.0,
         "start_iteration": 512, "cpu_seconds": 1.5, "sampler_gap_seconds": 0.004, "throttled_ratio": 0.0,
-        "run_delay_ratio": 0.01, "signature": "1in1step-2p-10",
+        "run_delay_ratio": 0.01, "signature": "1in1step-2p-10", "silent_seconds": 15.0,
+        "progress": dict.fromkeys(COLLECTIVE_GROUPS, (7, 6)),
     }  # fmt: skip
     return WorkerWindow(**(given | changes))
 

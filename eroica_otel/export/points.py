@@ -51,6 +51,7 @@ def _facts(window: WorkerWindow) -> Iterator[_Row]:
         (names.WINDOW_THROTTLED, window.throttled_ratio),
         (names.WINDOW_RUN_DELAY, window.run_delay_ratio),
         (names.WINDOW_STOPPED, window.stopped_seconds),
+        (names.WINDOW_SILENT, window.silent_seconds),
         (names.WINDOW_START, float(window.start_iteration)),
         (names.WINDOW_AFTER, window.after_ratio),
         (names.PATTERN_FLOOR, window.floor),
@@ -59,6 +60,9 @@ def _facts(window: WorkerWindow) -> Iterator[_Row]:
         yield metric, {}, value
     for kind, beta in window.kinds.items():
         yield names.KIND_BETA, {"kind": kind}, beta
+    for group, (enqueued, completed) in window.progress.items():
+        yield names.COLLECTIVE_SEQUENCE, {"group": group}, float(enqueued)
+        yield names.COLLECTIVE_COMPLETED, {"group": group}, None if completed is None else float(completed)
 
 
 def _patterns(window: WorkerWindow) -> Iterator[_Row]:

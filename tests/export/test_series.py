@@ -121,12 +121,13 @@ def test_histograms_count_what_was_measured_and_not_what_is_missing(exported: Ex
 def test_what_was_not_measured_is_absent_and_not_zero(exported: Exported) -> None:
     exported.stand(status(baseline_seconds=None, ratio=None, last_update_seconds=None, after=None))
     bare = worker_window((pattern(0, mu=None, sigma=None, noise_seconds=None, stack=()),), throttled_ratio=None)
-    exported.show(replace(bare, run_delay_ratio=None, cpu_seconds=None, sampler_gap_seconds=None))
+    bare = replace(bare, run_delay_ratio=None, cpu_seconds=None, sampler_gap_seconds=None, silent_seconds=None)
+    exported.show(replace(bare, progress={"0": (7, None)}))
     shown = {point.name for point in exported.scrape()}
     absent = {
         names.ITERATION_BASELINE, names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WINDOW_AFTER, names.PATTERN_MU,
         names.PATTERN_SIGMA, names.PATTERN_NOISE, names.WINDOW_THROTTLED, names.WINDOW_RUN_DELAY, names.WINDOW_CPU,
-        names.WINDOW_GAP, names.FUNCTION_INFO,
+        names.WINDOW_GAP, names.FUNCTION_INFO, names.WINDOW_SILENT, names.COLLECTIVE_COMPLETED,
     }  # fmt: skip
     assert shown & {metric.name for metric in absent} == set()
     assert names.PATTERN_BETA.name in shown
@@ -143,7 +144,7 @@ def test_points_of_a_window_vanish_when_it_is_taken_down(exported: Exported) -> 
     everything(exported)
     exported.board.show(())
     shown = {point.name for point in exported.scrape()}
-    of_window = {point.name for point in window_points(worker_window())} - {names.WINDOW_AFTER.name}
+    of_window = {point.name for point in window_points(worker_window())} - {names.COLLECTIVE_SEQUENCE.name}
     assert shown & of_window == set()
     assert names.WORKER_STATE.name in shown
 
