@@ -1,0 +1,148 @@
+"""Takes alerts/templates, alerts/config.ini and the table of causes, gives alerts/rules and alerts/prometheusrule.yaml.
+
+``make docs`` runs it; a test fails when a file is not what this writes. With other choices: ``python alerts/generate.py
+--config MINE.ini --out FOLDER``. A template marks what is filled in by ``@{name}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import json
+import string
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from eroica_otel.localize.causes import TABLE
+
+ALERTS = Path(__file__).parent
+HEAD = "# Written by alerts/generate.py from alerts/templates and alerts/config.ini; do not edit.\n"
+HANG_CAUSES = ("hang_in_python", "hang_missing_rank", "process_stopped")
+"""Causes of a worker that does not go on, as against one that is slow."""
+
+MANIFEST = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: eroica-otel
+  labels:
+    # What the operator selects; kube-prometheus-stack asks for its own release here.
+    release: prometheus
+spec:
+"""
+
+_JOB = "training_job=%q, team=%q"
+_JOB_ARGUMENTS = "$labels.training_job $labels.team"
+_QUERIES = {
+    "q_period": f"job:eroica_iteration_period_seconds:mean5m{{{_JOB}}}",
+    "q_rise": f"job:eroica_iteration_degradation_ratio:median{{{_JOB}}}",
+    "q_split": f"max(eroica_localizer_no_consensus{{{_JOB}}}) > 0",
+    "q_expected": f"max(eroica_localizer_workers_expected{{{_JOB}}})",
+    "q_world": f"max(eroica_world_size{{{_JOB}}})",
+    "q_victims": f"max(eroica_anomaly_victims{{{_JOB}}}) > 0",
+    "q_window": f"max(eroica_localizer_window_id{{{_JOB}}})",
+    "q_link": f'topk(1, max by (link) (eroica_anomaly_impact_ratio{{{_JOB}, verdict="culprit", rank=""}}))',
+    "q_deliveries": f'sort(sum by (delivery) (rate(eroica_deliveries_total{{{_JOB}, outcome="failed"}}[10m])) > 0)',
+    "q_failed_windows": f'topk(8, max by (rank) (eroica_windows_total{{{_JOB}, outcome="failed"}}) > 0)',
+    "q_failed_stages": f"topk(8, max by (stage) (eroica_failures_total{{{_JOB}}}) > 0)",
+    "q_localizer_stages": "sum by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0",
+    "q_advice": "max by (advice) (cause:eroica_advice:info{cause=%q})",
+}
+"""What annotations look up; each %q is filled in, and quoted, by the alert's own labels."""
+
+_WORKER = "rank=%q, host=%q, severity=%q"
+_WORKER_ARGUMENTS = "$labels.rank $labels.host $labels.severity"
+_FINDINGS = {
+    "worker": (f'{_WORKER}, verdict="culprit", cause!~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
+    "hang": (f'{_WORKER}, verdict="culprit", cause=~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
+    "link": ('rank="", severity=%q, verdict="culprit"', "$labels.severity"),
+    "job": ('severity=%q, verdict="job"', "$labels.severity"),
+}
+"""Matchers of the findings that one alert is about, and the labels that fill them in."""
+
+
+class _Template(string.Template):
+    delimiter = "@"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the rules and the manifest."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=Path, default=ALERTS / "config.ini", help="your choices (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=ALERTS, help="where the files go (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    for name, text in files(arguments.config.read_text("utf-8")).items():
+        path = arguments.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return 0
+
+
+def files(config: str) -> dict[str, str]:
+    """Return the text of every generated file by its path below alerts/, for the text of a config.ini."""
+    words = _words(config)
+    rules = {path.name: _fill(path.read_text("utf-8"), words) for path in sorted((ALERTS / "templates").glob("*.yml"))}
+    groups = "groups:\n" + "".join(text.removeprefix("groups:\n") for text in rules.values())
+    manifest = MANIFEST + "".join(f"  {line}".rstrip() + "\n" for line in groups.splitlines())
+    return {f"rules/{name}": HEAD + text for name, text in rules.items()} | {"prometheusrule.yaml": HEAD + manifest}
+
+
+def _words(config: str) -> dict[str, str]:
+    """Return what each @{name} stands for."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(config)
+    words = {name: value for section in parser.sections() for name, value in parser[section].items()}
+    words["localizer_braces"] = f"{{{words['localizer']}}}" if words["localizer"] else ""
+    words["hang_causes"] = "|".join(HANG_CAUSES)
+    words["advice_rules"] = "\n".join(_advice(row.name, row.advice) for row in TABLE)
+    return words | _QUERIES | _lookups()
+
+
+def _advice(cause: str, advice: str) -> str:
+    return f"""\
+      - record: cause:eroica_advice:info
+        expr: vector(1)
+        labels:
+          cause: {cause}
+          advice: {json.dumps(advice)}"""
+
+
+def _lookups() -> dict[str, str]:
+    """Return the pieces of annotations that look something up."""
+    found = {
+        "t_period": _ask("q_period", " ({{ .Value | humanizeDuration }})"),
+        "t_victims": _ask("q_victims", " Workers that wait for it: {{ .Value }}."),
+        "t_since": _ask("q_window", " The window was decided at {{ .Value | humanizeTimestamp }}."),
+    }
+    advice = "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}{{ else }}see the runbook{{ end }}"
+    shown = {
+        "function": "{{ .Labels.function }}",
+        "cause": "{{ .Labels.cause }}",
+        "function_cause": "{{ .Labels.function }}, {{ .Labels.cause }}",
+        "advice": advice,
+    }
+    for name, (matchers, labels) in _FINDINGS.items():
+        top = f"topk(1, max by (function, cause) (eroica_anomaly_impact_ratio{{{_JOB}, {matchers}}}))"
+        for what, text in shown.items():
+            found[f"t_{what}_{name}"] = f"{{{{ range query (printf `{top}` {_JOB_ARGUMENTS} {labels}) }}}}{text}{{{{ end }}}}"
+    return found
+
+
+def _ask(query: str, text: str) -> str:
+    return f"{{{{ range query (printf `@{{{query}}}` {_JOB_ARGUMENTS}) }}}}{text}{{{{ end }}}}"
+
+
+def _fill(text: str, words: Mapping[str, str]) -> str:
+    """Fill in words, also inside words; braces that stay empty go.
+
+    Raises:
+        KeyError: a template names what nobody gives.
+    """
+    while "@{" in text:
+        text = _Template(text).substitute(words)
+    return text.replace("{, ", "{").replace("{}", "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
