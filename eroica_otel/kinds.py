@@ -86,9 +86,12 @@ WAIT_FRAMES = _compiled(
     ("torch.autograd.graph", r"_engine_run_backward$"),
     (
         "torch.distributed",
-        r"(?:^|\.)(?:wait|wait_tensor|barrier|monitored_barrier|synchronize|_?all_reduce\w*|_?all_gather\w*|all_to_all\w*"
-        r"|_?reduce\w*|_?broadcast\w*|gather\w*|scatter\w*|send\w*|recv\w*|isend|irecv|batch_isend_irecv)$",
+        r"(?:^|\.)(?:wait|wait_\w+|barrier|monitored_barrier|synchronize|_?all_reduce\w*|_?all_gather\w*|all_to_all\w*"
+        r"|_?reduce\w*|_?broadcast\w*|gather\w*|scatter\w*|send\w*|recv\w*|isend|irecv|batch_isend_irecv"
+        r"|_wait_batch_p2p|_store_based_barrier|_barrier_impl)$",
     ),
+    ("torch.futures", r"wait$"),
+    ("horovod", r"(?:^|\.)(?:synchronize|wait|barrier|join)$"),
     ("torch.cuda", r"(?:^|\.)(?:synchronize|wait)$"),
     (
         "torch.nn.parallel.distributed",
@@ -106,6 +109,24 @@ INPUT_FRAMES = _compiled(
 """(module prefix, qualified name): a frame below which everything is the input call."""
 LOADER_FRAMES = _compiled(("torch.utils.data._utils.worker", ""))
 """Frames that only a process of the DataLoader has."""
+
+_LIGHTNING = r"^(?:lightning\.pytorch|pytorch_lightning)\."
+PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
+    ("save", r"^torch\.serialization:save$"),
+    ("save", r"^torch\.distributed\.checkpoint\.state_dict_saver:(?:save|async_save)$"),
+    ("save", r"^torch\.distributed\.checkpoint\.(?:filesystem|staging):.*(?:write_data|stage)$"),
+    ("save", r"^safetensors\.torch:save_file$"),
+    ("save", r"^transformers\.trainer:.*(?:_save_checkpoint|save_model)$"),
+    ("save", r"^accelerate\.accelerator:.*(?:save_state|save_model)$"),
+    ("save", r"^deepspeed\.runtime\.engine:.*save_checkpoint$"),
+    ("save", _LIGHTNING + r"callbacks\.model_checkpoint:.*_save_\w*checkpoint$"),
+    ("save", _LIGHTNING + r"trainer\.trainer:.*save_checkpoint$"),
+    ("evaluation", r"^transformers\.trainer:.*(?:evaluate|evaluation_loop|prediction_loop)$"),
+    ("evaluation", _LIGHTNING + r"loops\.evaluation_loop:.*run$"),
+    ("debugger", r"^(?:pdb|bdb|IPython\.(?:core|terminal)\.debugger|ipdb|pudb|debugpy|pydevd|_pydevd_bundle)(?:\.|:)"),
+)
+"""Family and "module:qualified name" of frames in which training pauses on purpose; the word "checkpoint" is no such
+sign, since activation checkpointing carries it in every iteration."""
 
 OWN_PACKAGE = "eroica_otel"
 OWN_WORKLOADS = ("eroica_otel.demo",)
@@ -207,6 +228,20 @@ def python_family(stack: Iterable[Frame]) -> str:
     if any(is_input(frame) for frame in frames):
         return "input"
     return "wait" if frames and _matches(WAIT_FRAMES, frames[-1]) else "other"
+
+
+def is_wait(frame: Frame) -> bool:
+    """Return whether a thread whose innermost frame this is waits for its peers or for the device."""
+    return _matches(WAIT_FRAMES, frame)
+
+
+def pause_of(stack: Iterable[Frame]) -> tuple[str, Frame] | None:
+    """Return family (save, evaluation, debugger) and frame of the innermost intended pause on a stack, None without."""
+    for frame in reversed(tuple(stack)):
+        family = _first(PAUSE_FRAMES, f"{frame.module}:{frame.qualname}", "")
+        if family:
+            return family, frame
+    return None
 
 
 def is_own(frame: Frame) -> bool:
