@@ -16,6 +16,7 @@ from eroica_otel.model import KINDS, REASONS, Collective, Identity, Pattern, Poi
 _BETA = names.PATTERN_BETA.name
 _BY_FUNCTION = {metric.name for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)}
 _BY_GROUP = {metric.name for metric in (names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST)}
+_PROGRESS = {metric.name for metric in (names.COLLECTIVE_SEQUENCE, names.COLLECTIVE_COMPLETED)}
 _KINDS = (*KINDS, "idle")
 WORKERS_MOST = 2**21
 """Largest world size, and bound of a rank: twice the largest job that is planned for."""
@@ -42,6 +43,7 @@ class _Sheet:
     groups: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     stacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
+    progress: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def decode(points: Iterable[Point]) -> WorkerWindow | None:
@@ -80,6 +82,8 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
         stopped_seconds=plain.get(names.WINDOW_STOPPED.name, 0.0),
         after_ratio=plain.get(names.WINDOW_AFTER.name),
         signature=sheet.info.get("signature", ""),
+        progress=_progress(sheet) if sheet.reason == "blocked" else {},
+        silent_seconds=plain.get(names.WINDOW_SILENT.name),
     )
 
 
@@ -136,6 +140,9 @@ def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: floa
             sheet.kinds[labels["kind"]] = value
     elif name == names.WORKER_INFO.name:
         sheet.info = labels
+    elif name in _PROGRESS:
+        if labels.get("group", "") in sheet.progress or len(sheet.progress) < _GROUPS_MOST:
+            sheet.progress.setdefault(labels.get("group", ""), {})[name] = value
     elif name == names.WINDOW_ID.name:
         # A worker shows one window; should an SDK still hold the previous one, the newer counts.
         if value >= sheet.plain.get(name, value):
@@ -199,6 +206,16 @@ def _pattern(sheet: _Sheet, labels: Mapping[str, str], beta: float) -> Pattern:
         collectives=_collectives(sheet.groups.get(function_id, {})),
         stack=sheet.stacks.get(function_id, ()),
     )
+
+
+def _progress(sheet: _Sheet) -> dict[str, tuple[int, int | None]]:
+    """Return collectives (enqueued, completed) by group; the counts of other windows are of another time than these."""
+    started, done = names.COLLECTIVE_SEQUENCE, names.COLLECTIVE_COMPLETED
+    return {
+        group: (_count(values, started), _count(values, done) if done.name in values else None)
+        for group, values in sheet.progress.items()
+        if started.name in values
+    }
 
 
 def _collectives(groups: Mapping[str, Mapping[str, float]]) -> tuple[Collective, ...]:

@@ -51,6 +51,28 @@ def test_inverts_collectives_peaks_and_absent_values() -> None:
     assert decode(collect(given)) == given
 
 
+BLOCKED = {"reason": "blocked", "iterations": 0, "silent_seconds": 34.0, "progress": {"0": (42, 41), "tp": (7, None)}}
+
+
+def test_inverts_a_blocked_window() -> None:
+    given = window(**BLOCKED)
+    assert decode(collect(given)) == given
+
+
+def test_counts_of_collectives_belong_to_blocked_windows_only() -> None:
+    counts = [Point(names.COLLECTIVE_SEQUENCE.name, build_identity().labels() | {"group": "0"}, 42.0)]
+    given = window(reason="manual")
+    assert decode(collect(given) + counts) == given
+
+
+def test_groups_of_one_worker_are_bounded_and_whole_numbers() -> None:
+    many = decode(collect(window(**BLOCKED | {"progress": {f"group {i}": (1, 0) for i in range(200)}})))
+    assert many is not None
+    assert len(many.progress) == 64
+    with pytest.raises(QueryError, match="eroica_collective_sequence"):
+        decode(collect(window(**BLOCKED | {"progress": {"0": (-1, None)}})))
+
+
 def test_order_of_the_points_does_not_matter() -> None:
     given = window(patterns=(pattern(), pattern("dddddddddddd", beta=0.2), all_reduce(collectives=())))
     assert decode(list(reversed(collect(given)))) == given
