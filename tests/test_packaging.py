@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STEM = f"eroica_otel-{eroica_otel.__version__}"
 
 SDIST_TOP = {
+    ".ci",
     ".gitignore",  # hatchling takes it along: it decides what a build from the sdist leaves out
     "CHANGELOG.md",
     "CONTRIBUTING.md",
