@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from eroica_otel.errors import ConfigError
+from eroica_otel.wanted import contradictions
 
 CAPTURE_MODES = ("light", "exact", "stacks")
 _TRUE = {"1", "true", "yes", "on"}
@@ -62,6 +63,12 @@ def _choice(*values: str) -> Callable[[str], str]:
     return parse
 
 
+def _web(text: str) -> str:
+    if text and not text.startswith(("http://", "https://")):
+        raise ValueError("an address that begins with http:// or https://")
+    return text
+
+
 def _option(variable: str, default: Any, parse: Callable[[str], Any], text: str) -> Any:
     return field(default=default, metadata={"variable": variable, "parse": parse, "help": text})
 
@@ -108,6 +115,23 @@ class WorkerConfig:
     nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
     nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")
     directory: str = _option("EROICA_DIR", "", str, "private folder for status files and captures")
+    deliveries: str = _option(
+        "EROICA_DELIVERIES", "", str, "otlp, prometheus, remote_write, with commas; else OTEL_METRICS_EXPORTER"
+    )
+    pull: str = _option(
+        "EROICA_PULL", "worker", _choice("worker", "node"), "one port for each worker, or one for all of a node"
+    )
+    remote_write_url: str = _option("EROICA_REMOTE_WRITE_URL", "", _web, "where remote_write sends series")
+    remote_write_headers: str = _option(
+        "EROICA_REMOTE_WRITE_HEADERS", "", str, "more headers, NAME=VALUE with commas (X-Scope-OrgID=team)"
+    )
+    remote_write_token_file: str = _option(
+        "EROICA_REMOTE_WRITE_TOKEN_FILE", "", str, "file with a bearer token, read at each delivery"
+    )
+    remote_write_user: str = _option("EROICA_REMOTE_WRITE_USER", "", str, "user of basic authentication")
+    remote_write_password_file: str = _option(
+        "EROICA_REMOTE_WRITE_PASSWORD_FILE", "", str, "file with the password, read at each delivery"
+    )
     problems: tuple[str, ...] = ()
 
     @classmethod
@@ -129,7 +153,8 @@ class WorkerConfig:
             for name in sorted(environment)
             if name.startswith("EROICA_") and name not in known
         ]
-        config = cls(**(values | wins), problems=tuple(problems))
+        config = cls(**(values | wins))
+        config = replace(config, problems=(*problems, *contradictions(environment, config)))
         directory = os.path.expanduser(config.directory) if config.directory else default_directory()
         return replace(config, directory=os.path.abspath(directory))
 

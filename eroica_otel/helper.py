@@ -141,7 +141,8 @@ class Helper:
 
     def _open(self) -> None:
         assert self._status is not None
-        self._outlet = Outlet(self._environment, self._status.identity, self._status.pid, self._failed)
+        who, pid = self._status.identity, self._status.pid
+        self._outlet = Outlet(self._environment, who, pid, self._failed, self._config, self._folder)
         self._histograms = create(self._outlet.meter(), self._board)
         self._refresh()
         self._outlet.start()

@@ -117,23 +117,3 @@ def _local_rank(environment: Mapping[str, str], rank: int) -> int:
     """
     ranks_here = _number(_first(environment, LOCAL_WORLDS), 0)
     return _number(_first(environment, LOCALS), rank % ranks_here if ranks_here else rank)
-
-
-def deliveries(environment: Mapping[str, str], local_rank: int) -> str:
-    """Say where series go, by the standard OTEL_* variables: "series to http://..., series on port 9464"."""
-    wanted = {part.strip() for part in environment.get("OTEL_METRICS_EXPORTER", "otlp").split(",")}
-    said = []
-    if "prometheus" in wanted:
-        base = _number(environment.get("OTEL_EXPORTER_PROMETHEUS_PORT", ""), 9464)
-        said.append(f"series on port {base + local_rank} (each rank has its own)")
-    if "otlp" in wanted or not wanted <= {"prometheus", "none", ""}:
-        said.append(f"series to {otlp_endpoint(environment)}")
-    return ", ".join(said) or "series go nowhere (OTEL_METRICS_EXPORTER)"
-
-
-def otlp_endpoint(environment: Mapping[str, str]) -> str:
-    """Return the endpoint that the OTLP exporter uses for metrics."""
-    for name in ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
-        if environment.get(name, "").strip():
-            return environment[name]
-    return "http://localhost:4318"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -16,12 +17,16 @@ def holder(port: int, root: str = "/proc") -> str | None:
 
 def runs_module(port: int, module: str, root: str = "/proc") -> bool:
     """Whether the process that listens on ``port`` was started as ``python -m module``."""
-    pid = _listener(port, root)
+    return ("-m", module) in itertools.pairwise(arguments(port, root))
+
+
+def arguments(port: int, root: str = "/proc") -> tuple[str, ...]:
+    """Return what the process that listens on ``port`` was started with; nothing when /proc does not tell."""
     try:
-        with open(f"{root}/{pid}/cmdline", "rb") as file:
-            return b"\0-m\0" + module.encode() + b"\0" in file.read()
+        with open(f"{root}/{_listener(port, root)}/cmdline", "rb") as file:
+            return tuple(os.fsdecode(file.read()).split("\0")[:-1])
     except OSError:
-        return False
+        return ()
 
 
 def _listener(port: int, root: str) -> str | None:

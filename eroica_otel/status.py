@@ -37,6 +37,11 @@ SIZE = _RING_AT + RING * 16
 STATUS_FILE = "status"
 REQUEST_FILE = "request-window"
 """Whoever may write the private folder asks for a manual window by creating this file."""
+PAGE_FILE = "page"
+"""Socket on which the helper offers its series to the one that serves those of the node (export/node.py)."""
+ORDER_FILE = "order"
+ANSWER_FILE = "answer"
+"""What ``eroica-otel set`` or ``disable`` asks for, and what the worker says to that (orders.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import Store, connect
 from eroica_otel.config import WorkerConfig
 from eroica_otel.folder import private_folder, remove
-from eroica_otel.identity import deliveries, resolve
+from eroica_otel.identity import resolve
 from eroica_otel.model import Identity
 from eroica_otel.monitor import Guard, Monitor, MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
 from eroica_otel.trainer import Windows
+from eroica_otel.wanted import described
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[
     )
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
-    _greet(identity, say)
+    _greet(identity, config, say)
 
     def tick() -> None:
         monitor.tick()
@@ -84,13 +85,14 @@ def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[
 
 
 def _store(identity: Identity) -> Store:
-    prefix = f"eroica/{identity.run_id}/{identity.restart}/"
-    return connect(sys.modules.get("torch.distributed"), os.environ, prefix, identity.world_size)
+    prefix = f"eroica/{identity.run_id}/"
+    leads = identity.rank == 0
+    return connect(sys.modules.get("torch.distributed"), os.environ, prefix, identity.world_size, leads)
 
 
-def _greet(identity: Identity, say: Callable[[str], None]) -> None:
+def _greet(identity: Identity, config: WorkerConfig, say: Callable[[str], None]) -> None:
     if identity.rank == 0:
         say(
             f"{__version__}: watching job {identity.training_job}, {identity.world_size} ranks; "
-            f"{deliveries(os.environ, identity.local_rank)}; EROICA_DISABLED=1 turns it off"
+            f"{described(os.environ, config, identity.local_rank)}; EROICA_DISABLED=1 turns it off"
         )

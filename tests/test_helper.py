@@ -179,7 +179,7 @@ def test_the_latest_window_stays_until_it_was_delivered(tmp_path: Path, monkeypa
         endpoint.answer = 200
         outlet = beside.helper._outlet
         assert outlet is not None
-        outlet._push()
+        outlet._deliveries[0].push()
         assert "eroica.pattern_beta_ratio" in endpoint.series()
         with monkeypatch.context() as patch:
             patch.setattr(time, "monotonic", lambda: now + 3600)

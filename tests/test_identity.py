@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import deliveries, is_launched_as_rank_zero, job_name, resolve, resource_attributes
+from eroica_otel.identity import is_launched_as_rank_zero, job_name, resolve, resource_attributes
 
 ARGV = ["/home/me/train.py", "--lr", "1"]
 
@@ -111,32 +111,6 @@ def test_the_labels_are_those_of_every_data_point() -> None:
     config = WorkerConfig(training_job="mine", team="vision")
     found = resolve(config, {"RANK": "3", "OTEL_RESOURCE_ATTRIBUTES": "host.name=h"}, ARGV)
     assert found.labels() == {"training_job": "mine", "team": "vision", "rank": "3", "host": "h", "role": ""}
-
-
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
-        ({}, "series to http://localhost:4318"),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1"}, "series to http://a:1"),
-        (
-            {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1",
-                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://b:2/v1/metrics",
-            },
-            "series to http://b:2/v1/metrics",
-        ),
-        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "series on port 9467 (each rank has its own)"),
-        (
-            {"OTEL_METRICS_EXPORTER": "prometheus, otlp", "OTEL_EXPORTER_PROMETHEUS_PORT": "9000"},
-            "series on port 9003 (each rank has its own), series to http://localhost:4318",
-        ),
-        ({"OTEL_METRICS_EXPORTER": "none"}, "series go nowhere (OTEL_METRICS_EXPORTER)"),
-        ({"OTEL_METRICS_EXPORTER": "console"}, "series to http://localhost:4318"),
-    ],
-)
-def test_the_greeting_names_the_deliveries_that_are_made(environment: dict[str, str], said: str) -> None:
-    """What is unknown is reported by the helper, which then uses otlp."""
-    assert deliveries(environment, 3) == said
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,18 +14,15 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import MetricsTimeoutError
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-from eroica_otel.errors import ConfigError, DeliveryError
-from eroica_otel.export import delivery
 from eroica_otel.export.board import Board
 from eroica_otel.export.delivery import (
     DEFAULT_INTERVAL_SECONDS,
     CountingExporter,
     Pusher,
+    Tally,
     interval_seconds,
-    prometheus_reader,
     provider,
     resource,
-    wanted_deliveries,
 )
 from eroica_otel.export.instruments import create
 from eroica_otel.export.outlet import Outlet
@@ -52,9 +48,8 @@ class Push:
 
     def __init__(self, url: str) -> None:
         self.failures: list[str] = []
-        self.exporter = CountingExporter(
-            OTLPMetricExporter(endpoint=f"{url}/v1/metrics", timeout=1), "otlp", self.failures.append
-        )
+        self.tally = Tally("otlp", self.failures.append)
+        self.exporter = CountingExporter(OTLPMetricExporter(endpoint=f"{url}/v1/metrics", timeout=1), self.tally)
         self.reader = PeriodicExportingMetricReader(self.exporter, export_interval_millis=math.inf)
         self.provider = provider([self.reader], resource(identity(), 1))
         self.board = Board()
@@ -62,16 +57,16 @@ class Push:
         self.board.show(window_points(worker_window()))
 
     def counts(self) -> tuple[int, int]:
-        return self.exporter.counts["otlp", "sent"], self.exporter.counts["otlp", "failed"]
+        return self.tally.counts["otlp", "sent"], self.tally.counts["otlp", "failed"]
 
 
 def test_a_delivery_that_arrives_is_sent(endpoint: Endpoint) -> None:
     push = Push(endpoint.url)
     assert push.counts() == (0, 0)
-    assert push.exporter.last_sent_ns == 0
+    assert push.tally.last_sent_ns == 0
     push.reader.collect()
     assert push.counts() == (1, 0)
-    assert push.exporter.last_sent_ns > 0
+    assert push.tally.last_sent_ns > 0
     assert "eroica.pattern_beta_ratio" in endpoint.series()
     assert push.failures == []
 
@@ -105,30 +100,10 @@ def test_an_exporter_that_raises_is_counted_with_its_reason() -> None:
             raise OSError("could not find the certificate")
 
     failures: list[str] = []
-    exporter = CountingExporter(Broken(), "otlp", failures.append)
+    exporter = CountingExporter(Broken(), Tally("otlp", failures.append))
     exporter.export(None)  # type: ignore[arg-type]
-    assert exporter.counts["otlp", "failed"] == 1
+    assert exporter.tally.counts["otlp", "failed"] == 1
     assert failures == ["could not find the certificate"]
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (None, ("otlp",)),
-        ("otlp", ("otlp",)),
-        ("prometheus, otlp", ("prometheus", "otlp")),
-        ("none", ()),
-        ("", ()),
-        (" prometheus ,", ("prometheus",)),
-    ],
-)
-def test_deliveries_that_are_wanted(text: str | None, wanted: tuple[str, ...]) -> None:
-    assert wanted_deliveries({} if text is None else {"OTEL_METRICS_EXPORTER": text}) == wanted
-
-
-def test_an_unknown_delivery_is_an_error_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'otlp,graphite': graphite is unknown; give otlp, prometheus, both or none"):
-        wanted_deliveries({"OTEL_METRICS_EXPORTER": "otlp,graphite"})
 
 
 @pytest.mark.parametrize(
@@ -154,38 +129,6 @@ def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=20) as answer:
         text: str = answer.read().decode()
         return text
-
-
-def test_metrics_are_served_on_the_base_port_plus_local_rank_and_the_port_is_free_after_close() -> None:
-    port = free_port()
-    environment = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(port - 2), "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1"}
-    for _ in range(2):
-        _, close, url = prometheus_reader(environment, 2)
-        assert url == f"http://127.0.0.1:{port}/metrics"
-        assert get(url) == ""
-        close()
-
-
-def test_a_port_that_is_taken_is_an_error_that_names_the_holder() -> None:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1]
-        environment = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(port), "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1"}
-        with pytest.raises(DeliveryError, match=rf"port {port} on 127.0.0.1 .* is taken by \S+ \(pid \d+\); set OTEL"):
-            prometheus_reader(environment, 0)
-
-
-@pytest.mark.parametrize("text", ["http", "0", "65536", "-1", "1.5"])
-def test_a_port_that_is_none_is_an_error_with_the_remedy(text: str) -> None:
-    with pytest.raises(ConfigError, match="give a port from 1 to 65535"):
-        prometheus_reader({"OTEL_EXPORTER_PROMETHEUS_PORT": text}, 0)
-
-
-def test_a_host_that_is_not_ours_is_an_error() -> None:
-    environment = {"OTEL_EXPORTER_PROMETHEUS_PORT": str(free_port()), "OTEL_EXPORTER_PROMETHEUS_HOST": "192.0.2.1"}
-    with pytest.raises(DeliveryError, match=r"on 192\.0\.2\.1"):
-        prometheus_reader(environment, 0)
 
 
 def test_the_push_thread_pushes_at_once_when_asked_and_once_more_at_the_end() -> None:
@@ -282,7 +225,10 @@ def test_what_cannot_be_opened_is_told_and_the_rest_goes_on(
 
 def test_an_unknown_exporter_falls_back_to_otlp_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(monkeypatch, OTEL_METRICS_EXPORTER="graphite")
-    assert shop.failures[0][1].endswith("graphite is unknown; give otlp, prometheus, both or none; otlp is used")
+    ((stage, text),) = shop.failures
+    assert stage == "delivery"
+    assert "graphite is unknown" in text
+    assert text.endswith("otlp is used")
     assert set(shop.outlet.counts()) == {("otlp", "sent"), ("otlp", "failed")}
 
 
@@ -292,7 +238,7 @@ def test_an_endpoint_that_fails_is_named_with_what_happens_next(monkeypatch: pyt
         monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_TIMEOUT="1",
         OTEL_METRIC_EXPORT_INTERVAL="7000",
     )  # fmt: skip
-    shop.outlet._push()
+    shop.outlet._deliveries[0].push()
     ((_, text),) = shop.failures
     assert text.startswith(f"cannot deliver to {url} (")
     assert text.endswith("; the latest window is kept, trying again every 7 s")
@@ -302,7 +248,8 @@ def test_a_collect_that_times_out_is_told_and_the_push_thread_lives_on(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url)
-    (reader,) = shop.outlet._pushed
+    (delivery,) = shop.outlet._deliveries
+    reader = delivery.reader
     tries: list[str] = []
     collect: Callable[[], None] = reader.collect
 
@@ -313,22 +260,9 @@ def test_a_collect_that_times_out_is_told_and_the_push_thread_lives_on(
         collect()
 
     monkeypatch.setattr(reader, "collect", slow)
-    shop.outlet._push()
-    assert shop.failures == [("delivery", "no delivery this time: Timed out while executing callback")]
+    delivery.push()
+    ((_, text),) = shop.failures
+    assert "(Timed out while executing callback)" in text
     shop.outlet.start()
     shop.outlet.stop(20)
     assert shop.outlet.counts()["otlp", "sent"] == 1
-
-
-def test_where_another_worker_holds_the_port_the_place_of_the_rank_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(delivery, "runs_module", lambda port, module: module == "eroica_otel.helper")
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        environment = {
-            "OTEL_EXPORTER_PROMETHEUS_PORT": str(holder.getsockname()[1]), "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
-        }  # fmt: skip
-        with pytest.raises(DeliveryError, match=r"by another worker's helper, \S+ \(pid \d+\): set LOCAL_RANK to"):
-            prometheus_reader(environment, 0)

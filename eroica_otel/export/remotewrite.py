@@ -1,0 +1,177 @@
+"""Delivery by Prometheus remote write: sends what a scrape of the same worker would show, and ends what disappears.
+
+Samples are taken from the page that pull serves, so both give the same series. ``job`` and ``instance``, which a scrape
+adds, are those that OTLP would get: TEAM/TRAINING_JOB and rank-N.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from opentelemetry.sdk.metrics import MetricsTimeoutError
+
+from eroica_otel import __version__
+from eroica_otel.config import WorkerConfig
+from eroica_otel.export import remotewire
+from eroica_otel.export.delivery import Tally
+from eroica_otel.export.pull import page
+from eroica_otel.export.remotewire import STALE_BITS, Labels, value_bits
+from eroica_otel.model import Identity
+from eroica_otel.wanted import REMOTE_WRITE
+
+TIMEOUT_SECONDS = 10.0
+PAUSES_SECONDS = (1.0, 2.0)
+"""Before the second and the third try; then it has failed. The next delivery carries the same totals anyway."""
+LONGEST_PAUSE_SECONDS = 5.0
+"""Of a server's Retry-After at most."""
+_PERMANENT = {
+    "Content-Type": "application/x-protobuf",
+    "Content-Encoding": "snappy",
+    "X-Prometheus-Remote-Write-Version": "0.1.0",
+    "User-Agent": f"eroica_otel/{__version__}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to and with which credentials; files are read at each delivery, because tokens are renewed."""
+
+    url: str
+    headers: str = ""
+    token_file: str = ""
+    user: str = ""
+    password_file: str = ""
+
+    @classmethod
+    def of(cls, config: WorkerConfig) -> Target:
+        """Return the target that the options name."""
+        return cls(
+            config.remote_write_url,
+            config.remote_write_headers,
+            config.remote_write_token_file,
+            config.remote_write_user,
+            config.remote_write_password_file,
+        )
+
+    def all_headers(self) -> dict[str, str]:
+        """Return every header of a request; what the user gives wins. Raises OSError when a file cannot be read."""
+        found = dict(_PERMANENT)
+        if self.token_file:
+            found["Authorization"] = f"Bearer {_secret(self.token_file)}"
+        elif self.user and self.password_file:
+            pair = f"{self.user}:{_secret(self.password_file)}".encode()
+            found["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        for item in self.headers.split(","):
+            name, equals, value = item.partition("=")
+            if equals:
+                found[name.strip()] = urllib.parse.unquote(value.strip())
+        return found
+
+
+def _secret(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8").strip()
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: of a POST it would make a GET, whose success says nothing."""
+
+    def redirect_request(self, *arguments: object) -> None:
+        return None
+
+
+class RemoteWrite:
+    """Pushes this worker's series to one target."""
+
+    def __init__(
+        self,
+        target: Target,
+        identity: Identity,
+        failed: Callable[[str], None],
+        wall: Callable[[], float] = time.time,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Args: pause: Waits before another try; returns True where there is no time for one any more."""
+        self.tally = Tally(REMOTE_WRITE, failed)
+        self.reader, self._registry = page()
+        self._target = target
+        job = f"{identity.team}/{identity.training_job}" if identity.team else identity.training_job
+        self._added = (("job", job), ("instance", f"rank-{identity.rank}"))
+        self._opener = urllib.request.build_opener(_Straight)
+        self._wall = wall
+        self._ending = threading.Event()
+        self._pause = pause if pause is not None else self._ending.wait
+        self._shown: set[Labels] = set()
+        self._stamp = 0
+
+    def push(self) -> None:
+        """Send one sample of every series, and a stale marker for each that is not there any more."""
+        begin = time.perf_counter_ns()
+        try:
+            samples = self._samples()
+        except MetricsTimeoutError as error:  # as in OtlpDelivery
+            self.tally.say(str(error))
+            return
+        self._send(samples, begin)
+
+    def close(self) -> None:
+        """End all series, as a scrape does when its target goes away; without another try."""
+        self._ending.set()
+        if self._shown:
+            self._send({}, time.perf_counter_ns())
+
+    def _samples(self) -> dict[Labels, int]:
+        return {
+            remotewire.labels(sample.name, (*sample.labels.items(), *self._added)): value_bits(sample.value)
+            for family in self._registry.collect()
+            for sample in family.samples
+        }
+
+    def _send(self, samples: Mapping[Labels, int], begin_ns: int) -> None:
+        gone = dict.fromkeys(self._shown - samples.keys(), STALE_BITS)
+        if not samples and not gone:
+            return
+        # Never backwards: a sample before the latest one of its series would be refused.
+        self._stamp = max(self._stamp + 1, int(self._wall() * 1000))
+        why = self._deliver(remotewire.request(sorted({**samples, **gone}.items()), self._stamp))
+        if why:
+            self._shown |= samples.keys()  # some may have arrived: all are to be ended one day
+            self.tally.failed(why)
+        else:
+            self._shown = set(samples)
+            self.tally.sent(begin_ns)
+
+    def _deliver(self, body: bytes) -> str:
+        """Return why it failed; "" when it did not."""
+        for wait in (*PAUSES_SECONDS, None):
+            why, again, wanted = self._post(body)
+            if not again or wait is None:
+                break
+            if self._pause(min(max(wait, wanted), LONGEST_PAUSE_SECONDS)):
+                break
+        return why
+
+    def _post(self, body: bytes) -> tuple[str, bool, float]:
+        """Return why one try failed ("" = it did not), whether another may help, and the pause the server asks for."""
+        try:
+            asked = urllib.request.Request(self._target.url, body, self._target.all_headers(), method="POST")
+            with self._opener.open(asked, timeout=TIMEOUT_SECONDS):
+                return "", False, 0.0
+        except urllib.error.HTTPError as error:
+            with error:
+                said = " ".join(error.read(300).decode(errors="replace").split())
+                wanted = error.headers.get("Retry-After", "")
+            busy = error.code == http.client.TOO_MANY_REQUESTS or error.code >= 500
+            return f"answered {error.code}: {said}", busy, float(wanted) if wanted.isdecimal() else 0.0
+        except urllib.error.URLError as error:
+            return str(error.reason), False, 0.0
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            return str(error) or type(error).__name__, False, 0.0
