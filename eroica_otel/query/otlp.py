@@ -30,15 +30,17 @@ _STACK_CHARACTERS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one request says about one worker.
+    """What one request says about one worker, or one look at a backend.
 
     Attributes:
         process: What tells this process from another with the same identity; an empty value is not known.
         points: Its data points.
+        spacing_seconds: Time between two samples of the worker in the backend; 0 = its deliveries tell.
     """
 
     process: Mapping[str, str]
     points: tuple[Point, ...]
+    spacing_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,12 @@ def _number(point: NumberDataPoint) -> float:
 
 def _labels(known: names.Metric, attributes: Sequence[KeyValue]) -> dict[str, str]:
     given = _attributes(attributes)
-    return {
-        name: given.get(name, "")[: _STACK_CHARACTERS if name == "stack" else _LABEL_CHARACTERS]
-        for name in known.labels
-    }
+    return {name: cut(name, given.get(name, "")) for name in known.labels}
+
+
+def cut(name: str, value: str) -> str:
+    """Return the value of a label, at most as long as it is kept."""
+    return value[: _STACK_CHARACTERS if name == "stack" else _LABEL_CHARACTERS]
 
 
 def _attributes(pairs: Sequence[KeyValue]) -> dict[str, str]:

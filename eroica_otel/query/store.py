@@ -62,7 +62,7 @@ class Job:
         key: Team and name.
         workers: By rank; those of an earlier, larger world may still be there.
         windows: By window id.
-        spacing: Median time between two deliveries of a worker, 0 when unknown.
+        spacing: Median time between two deliveries of a worker (samples, where a backend is read), 0 when unknown.
         last_seen: Latest delivery.
     """
 
@@ -138,7 +138,7 @@ class Store:
             self._admit(who)
             job = self._job(who, now)
             worker = job.workers.setdefault(who.rank, _Worker(who))
-            _refresh(worker, who, delivery.points, now)
+            _refresh(worker, who, delivery, now)
             _recognise(worker, _marks(who, delivery.process), now)
             if _known(job, who.rank, delivery.points):
                 return None
@@ -205,14 +205,14 @@ class Store:
             window.release()
 
 
-def _refresh(worker: _Worker, who: Identity, points: Iterable[Point], now: float) -> None:
-    for point in points:
+def _refresh(worker: _Worker, who: Identity, delivery: Delivery, now: float) -> None:
+    for point in delivery.points:
         if point.name == names.WORKER_STATE.name and point.value == 1 and point.labels["state"] in STATES:
             worker.state = point.labels["state"]
         elif point.name == names.ITERATIONS.name:
             worker.iterations = point.value
-    if worker.last_seen:
-        worker.intervals.append(now - worker.last_seen)
+    if delivery.spacing_seconds > 0 or worker.last_seen:
+        worker.intervals.append(delivery.spacing_seconds or now - worker.last_seen)
     worker.identity, worker.last_seen = who, now
 
 
@@ -236,7 +236,7 @@ def _recognise(worker: _Worker, marks: dict[str, str], now: float) -> None:
     """
     worker.processes = [process for process in worker.processes if now - process.last_seen <= LIVE_SECONDS]
     for index, process in enumerate(worker.processes):
-        if all(not value or not process.marks[name] or value == process.marks[name] for name, value in marks.items()):
+        if all(value == (process.marks.get(name) or value) for name, value in marks.items() if value):
             if index < len(worker.processes) - 1:
                 worker.clash = now
             worker.processes.append(worker.processes.pop(index))
@@ -255,7 +255,8 @@ def _duplicates(worker: _Worker) -> tuple[str, ...]:
 def _describe(marks: Mapping[str, str]) -> str:
     pid = f" pid {marks['process.pid']}" if marks.get("process.pid") else ""
     run = f" run {marks['run_id']}" if marks["run_id"] else ""
-    return f"{marks['host'] or 'unknown host'}{pid}{run}"
+    at = f" at {marks['instance']}" if marks.get("instance") else ""
+    return f"{marks['host'] or 'unknown host'}{at}{pid}{run}"
 
 
 def _snapshot(key: JobKey, job: _Job) -> Job:

@@ -1,0 +1,216 @@
+"""Prometheus (or what speaks its API) as a source: a look every few seconds -> the same deliveries as by OTLP.
+
+A window is delivered once per worker: what the worker showed from the first sample with the window's id on, by the
+backend's times; no worker's clock is compared with anything. What fails is counted, said once, and tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from eroica_otel import names
+from eroica_otel.errors import QueryError
+from eroica_otel.model import Point
+from eroica_otel.query.client import OUTCOMES, Backend, Client, QueryFailed
+from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look
+from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.scraped import Episode, Process, Stream
+
+INCOMPLETE_SECONDS = 15.0
+"""A window of which parts are missing is read again for this long."""
+_START_SECONDS = 300.0
+_LEAST_SECONDS, _MOST_SECONDS = 60.0, 3600.0
+_SPACINGS = 4.0
+_KEPT_SECONDS = 2 * _MOST_SECONDS
+_ERRORS_KEPT = 64
+_WHOLE = 0.98
+
+logger = logging.getLogger(__name__)
+_Shown = tuple[Process, float]
+_Group = list[tuple[Stream, Episode]]
+
+
+def _unguarded(act: Callable[[], None]) -> None:
+    act()
+
+
+class PrometheusSource:
+    """Reads one backend in a thread of its own, from ``start`` to ``stop``.
+
+    Attributes:
+        url: Address of the backend, without a password.
+        failures: Looks and deliveries that failed.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        accept: Callable[[Delivery], None],
+        *,
+        say: Callable[[str], None] = logger.info,
+        guard: Callable[[Callable[[], None]], None] = _unguarded,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; nothing is asked before ``start``.
+
+        Args:
+            backend: What to read.
+            accept: Takes deliveries; may raise QueryError.
+            say: Takes lines for people.
+            guard: Runs one look; what it does not let through cannot end the thread.
+            clock: Monotonic seconds.
+
+        Raises:
+            ConfigError: certificates or token cannot be loaded.
+        """
+        self._backend, self._accept, self._say, self._guard, self._clock = backend, accept, say, guard, clock
+        client = Client(backend)
+        self._asker = Asker(client, backend.match)
+        self.url, self.failures = client.url, 0
+        self._latest: dict[Process, float] = {}
+        self._seen: dict[_Shown, float] = {}
+        self._delivered: dict[_Shown, float] = {}
+        self._spacing, self._last_good = 0.0, -1.0
+        self._down, self._empty = "", False
+        self._told: set[str] = set()
+        self._rest = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="eroica-query", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a question that is under way is left behind."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=1)
+
+    def requests(self) -> Mapping[str, int]:
+        """Return the number of questions by outcome; every outcome is present."""
+        return {outcome: self._asker.counts[outcome] for outcome in OUTCOMES}
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._rest):
+            self._rest = self._backend.interval_seconds
+            self._guard(self.look)
+
+    def look(self) -> None:
+        """Look once and deliver what is new."""
+        try:
+            found = self._asker.look(self._look_back())
+            unsettled = self._deliver_windows(found)
+            self._deliver_standing(found)
+        except QueryFailed as error:
+            self._fails(str(error))
+            return
+        self._spacing, self._last_good = found.spacing(), self._clock()
+        self._works(found)
+        if unsettled:
+            self._rest = min(self._rest, SETTLE_SECONDS)
+
+    def _look_back(self) -> float:
+        """Return how far back samples are asked for: over what was missed since the last look that went well."""
+        if self._last_good < 0:
+            return _START_SECONDS
+        missed = self._clock() - self._last_good + _LEAST_SECONDS
+        return min(max(missed, _SPACINGS * self._spacing), _MOST_SECONDS)
+
+    def _deliver_standing(self, found: Look) -> None:
+        """Deliver every worker of which a sample is new; one that had ended before the first look is not alive."""
+        newest: dict[tuple[str, str], float] = {}
+        for stream, pulse in found.pulses.items():
+            newest[stream.process[:2]] = max(newest.get(stream.process[:2], 0.0), pulse.latest)
+        for process, stream in sorted(found.chosen.items(), key=lambda item: found.pulses[item[1]].latest):
+            pulse, before = found.pulses[stream], self._latest.get(process)
+            silent = newest[process[:2]] - pulse.latest > max(_LEAST_SECONDS, _SPACINGS * pulse.spacing)
+            if not silent if before is None else pulse.latest > before:
+                self._latest[process] = pulse.latest
+                self._hand_over(stream, found.standing(stream), pulse.spacing)
+        self._latest = {process: when for process, when in self._latest.items() if process in found.chosen}
+
+    def _deliver_windows(self, found: Look) -> bool:
+        """Read and deliver the windows that are new and settled; return whether others wait."""
+        now, unsettled = self._clock(), False
+        groups: dict[tuple[str, str, float], _Group] = {}
+        for stream, episode in self._pending(found):
+            since = self._seen.setdefault((stream.process, episode.window_id), now)
+            pulse = found.pulses.get(stream)
+            if now - since >= SETTLE_SECONDS or (pulse and pulse.latest - episode.begin >= SETTLE_SECONDS):
+                job = (stream.process.training_job, stream.process.team, episode.window_id)
+                groups.setdefault(job, []).append((stream, episode))
+            else:
+                unsettled = True
+        for group in sorted(groups.values(), key=lambda group: min(episode.begin for _, episode in group)):
+            for first in range(0, len(group), RANKS_PER_QUERY):
+                unsettled |= not self._read(found, group[first : first + RANKS_PER_QUERY], now)
+        for known in (self._seen, self._delivered):
+            for key in [key for key, when in known.items() if now - when > _KEPT_SECONDS]:
+                del known[key]
+        return unsettled
+
+    def _pending(self, found: Look) -> Iterator[tuple[Stream, Episode]]:
+        """Yield the windows that were not delivered yet.
+
+        An earlier process of a rank must not speak after its successor did: they would look like two at a time.
+        """
+        current = found.current()
+        for stream, shown in found.episodes.items():
+            process = stream.process
+            latest = current.get(process[:3], process)
+            if found.chosen.get(process, stream) == stream and (latest == process or latest not in self._latest):
+                yield from ((stream, one) for one in shown if (process, one.window_id) not in self._delivered)
+
+    def _read(self, found: Look, group: _Group, now: float) -> bool:
+        """Read and deliver one window of some ranks; return whether all of it was there."""
+        points = self._asker.windows(group)
+        all_whole = True
+        for stream, episode in group:
+            key = (stream.process, episode.window_id)
+            if not _is_whole(points[stream]) and now - self._seen[key] < INCOMPLETE_SECONDS:
+                all_whole = False
+                continue
+            self._delivered[key] = now
+            known = {point.name for point in points[stream]}
+            standing = [point for point in found.standing(stream) if point.name not in known]
+            pulse = found.pulses.get(stream)
+            self._hand_over(stream, [*standing, *points[stream]], pulse.spacing if pulse else 0.0)
+        return all_whole
+
+    def _hand_over(self, stream: Stream, points: Sequence[Point], spacing: float) -> None:
+        process = {"instance": stream.process.instance, "process.pid": stream.process.pid}
+        try:
+            self._accept(Delivery(process, tuple(points), spacing))
+        except QueryError as error:
+            self.failures += 1
+            if len(self._told) < _ERRORS_KEPT and str(error) not in self._told:
+                self._told.add(str(error))
+                self._say(f"series of rank {stream.process.rank} in {self.url} are left out: {error}")
+
+    def _fails(self, why: str) -> None:
+        self.failures += 1
+        if why != self._down:
+            self._down = why
+            self._say(f"cannot read {self.url}: {why}; trying again every {self._backend.interval_seconds:g} s")
+
+    def _works(self, found: Look) -> None:
+        if self._down:
+            self._down = ""
+            self._say(f"{self.url} answers again")
+        if not found.chosen and not self._empty:
+            match = f" under {self._backend.match}" if self._backend.match else ""
+            self._say(
+                f"{self.url} answers, but holds no {names.ITERATIONS.name}{match} of the last minutes; is the training "
+                "scraped (OTEL_METRICS_EXPORTER=prometheus), and does --match fit?"
+            )
+        self._empty = not found.chosen
+
+
+def _is_whole(points: Sequence[Point]) -> bool:
+    """Return whether a window is there as far as that shows: its length, and kinds that sum to 1."""
+    kinds = [point.value for point in points if point.name == names.KIND_BETA.name]
+    return any(point.name == names.WINDOW_SECONDS.name for point in points) and (not kinds or sum(kinds) >= _WHOLE)
