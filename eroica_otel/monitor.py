@@ -169,7 +169,7 @@ class Monitor:
             self._windows.most_iterations(),
             reason,
             now - self._wants[1],
-            self._taken + self._poller.skipped,
+            self._taken + self._poller.offset,
         )
 
     def _recent(self) -> float:

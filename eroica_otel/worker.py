@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eroica_otel import __version__
 from eroica_otel.agree.poller import Poller
-from eroica_otel.agree.store import Store, connect
+from eroica_otel.agree.store import Store, connect, new_attempt
 from eroica_otel.config import WorkerConfig
 from eroica_otel.folder import private_folder, remove
 from eroica_otel.identity import resolve
@@ -67,8 +67,9 @@ def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[
     windows = Windows(recorder, config, folder, environment, say, guard.failed)
     edge = windows.on_edge
     recorder.on_edge = lambda: guard("capture", edge)
+    attempt = new_attempt() if identity.rank == 0 else ""
     poller = Poller(
-        lambda: _store(identity), identity.world_size, config.window_seconds, iteration=lambda: recorder.steps
+        lambda: _store(identity, attempt), identity.world_size, config.window_seconds, iteration=lambda: recorder.steps
     )
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
@@ -84,10 +85,9 @@ def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[
     return Worker(windows, thread, poller, monitor, helper, folder)
 
 
-def _store(identity: Identity) -> Store:
+def _store(identity: Identity, attempt: str) -> Store:
     prefix = f"eroica/{identity.run_id}/"
-    leads = identity.rank == 0
-    return connect(sys.modules.get("torch.distributed"), os.environ, prefix, identity.world_size, leads)
+    return connect(sys.modules.get("torch.distributed"), os.environ, prefix, identity.world_size, attempt)
 
 
 def _greet(identity: Identity, config: WorkerConfig, say: Callable[[str], None]) -> None:

@@ -22,7 +22,8 @@ class Poller:
     Attributes:
         standing: What to publish; the owner replaces it at any time, None = nothing to say yet.
         agreed: Windows agreed on and not yet taken by the owner.
-        skipped: Windows that were over when this poller connected: agreed on before ``instrument()`` was called again.
+        offset: What the owner adds to the number of windows it has taken to get their number in the job's present
+            attempt: those that were over when this poller connected, less those of earlier attempts.
         refusal: Why the latest wish got no window, "" for none; the owner empties it.
         errors: Calls that failed, and ``last_error``.
     """
@@ -46,6 +47,7 @@ class Poller:
         self._store: Store | None = None
         self._next_window = 0
         self._new = True
+        self._attempt = ""
         self._published: Standing | None = None
         self._retry_at = 0.0
         self._answered = clock()
@@ -53,7 +55,7 @@ class Poller:
         self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
         self.standing: Standing | None = None
         self.agreed: deque[Window] = deque()
-        self.skipped = 0
+        self.offset = 0
         self.refusal = ""
         self.errors = 0
         self.last_error = ""
@@ -91,6 +93,8 @@ class Poller:
                 return
             self._store = self._connect()
         store, standing = self._store, self.standing
+        if not self._in_attempt(store):
+            return
         if standing is not None or self._published is not None:
             self._publish(store, standing)
         self._take(store)
@@ -98,6 +102,17 @@ class Poller:
             self._decide(store, standing)
             self._take(store)
         self._answered = self._clock()
+
+    def _in_attempt(self, store: Store) -> bool:
+        """Return whether there is an attempt; begin anew in one that is not the last one seen."""
+        attempt = store.attempt()
+        if attempt and attempt != self._attempt:
+            self._attempt, self._published, self._apart = attempt, None, Apart()
+            self.offset -= self._next_window
+            self._next_window, self._new = 0, True
+        if not attempt:
+            self._answered = self._clock()
+        return bool(attempt)
 
     def _publish(self, store: Store, standing: Standing | None) -> None:
         """Write the standing; one that has nothing to say any more must not go on wishing."""
@@ -111,7 +126,7 @@ class Poller:
             self._next_window += 1
             window = window_from_bytes(data)
             if self._new and window.stop <= self._iteration():
-                self.skipped += 1
+                self.offset += 1
             else:
                 self.agreed.append(window)
         self._new = False

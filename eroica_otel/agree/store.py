@@ -8,12 +8,22 @@ answers, whatever the time-out, and then only that thread is lost.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import secrets
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+LEADER_PATIENCE_SECONDS = 30.0
+"""After this time without rank 0, which may not be watched, another rank opens the attempt."""
+_ATTEMPT = "attempt"
 
 
 class Store(Protocol):
     """What agreement needs; every call returns at once or raises OSError or RuntimeError."""
+
+    def attempt(self) -> str:
+        """Return the name of the job's present attempt, under which all keys lie; "" while nobody has opened one."""
+        ...
 
     def get(self, key: str) -> bytes | None: ...
 
@@ -30,6 +40,9 @@ class LocalStore:
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
 
+    def attempt(self) -> str:
+        return "only"
+
     def get(self, key: str) -> bytes | None:
         return self._values.get(key)
 
@@ -41,24 +54,57 @@ class LocalStore:
 
 
 class C10dStore:
-    """A torch.distributed store under a prefix of its own: run id and restart count keep earlier runs apart."""
+    """A torch.distributed store under a prefix of its own.
 
-    def __init__(self, store: Any, prefix: str) -> None:
+    The store of an elastic launcher outlives restarts, and the launchers of two nodes count these differently, so no
+    number of theirs can keep earlier attempts apart: rank 0 draws a name when it connects, the others follow.
+    """
+
+    def __init__(
+        self, store: Any, prefix: str, attempt: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take the store; ``attempt`` as in ``connect``."""
         self._store = store
         self._prefix = prefix
+        self._follows = attempt is not None
+        self._attempt = "" if self._follows else "only"
+        self._clock = clock
+        self._since = clock()
+        if attempt:
+            self._store.set(prefix + _ATTEMPT, attempt)
+
+    def attempt(self) -> str:
+        if self._follows:
+            told = self._read(self._prefix + _ATTEMPT)
+            if told is None and self._clock() - self._since > LEADER_PATIENCE_SECONDS:
+                told = bytes(self._store.compare_set(self._prefix + _ATTEMPT, "", new_attempt()))
+            self._attempt = (told or b"").decode()
+        return self._attempt
 
     def get(self, key: str) -> bytes | None:
-        name = self._prefix + key
-        return bytes(self._store.get(name)) if self._store.check([name]) else None
+        return self._read(self._name(key))
 
     def set(self, key: str, value: bytes) -> None:
-        self._store.set(self._prefix + key, value)
+        self._store.set(self._name(key), value)
 
     def first(self, key: str, value: bytes) -> bytes:
-        return bytes(self._store.compare_set(self._prefix + key, "", value))
+        return bytes(self._store.compare_set(self._name(key), "", value))
+
+    def _read(self, name: str) -> bytes | None:
+        return bytes(self._store.get(name)) if self._store.check([name]) else None
+
+    def _name(self, key: str) -> str:
+        return f"{self._prefix}{self._attempt}/{key}" if self._follows else self._prefix + key
 
 
-def connect(distributed: Any, environment: Mapping[str, str], prefix: str, world_size: int) -> Store:
+def new_attempt() -> str:
+    """Return a name that no attempt has had."""
+    return secrets.token_hex(8)
+
+
+def connect(
+    distributed: Any, environment: Mapping[str, str], prefix: str, world_size: int, attempt: str | None = None
+) -> Store:
     """Return a client of the job's store, by MASTER_ADDR and MASTER_PORT, else a clone of the default store's.
 
     Args:
@@ -66,6 +112,8 @@ def connect(distributed: Any, environment: Mapping[str, str], prefix: str, world
         environment: The process environment.
         prefix: Put before each key.
         world_size: 1 needs no store.
+        attempt: Name of the attempt that this process, rank 0, begins (the same each time it connects); "" = follow
+            rank 0; None = there is one attempt only.
 
     Raises:
         RuntimeError: nobody answers, or the job has no store (torch's DistStoreError is a RuntimeError).
@@ -80,4 +128,4 @@ def connect(distributed: Any, environment: Mapping[str, str], prefix: str, world
         client = distributed.TCPStore(address, int(port), is_master=False, timeout=timeout, wait_for_workers=False)
     else:
         client = distributed.distributed_c10d._get_default_store().clone()
-    return C10dStore(client, prefix)
+    return C10dStore(client, prefix, attempt)

@@ -170,6 +170,50 @@ def test_keys_of_an_earlier_run_are_not_seen(own_server: Any) -> None:
     assert not after.agreed
 
 
+def test_all_follow_rank_0_into_a_new_attempt_whatever_the_launchers_count(own_server: Any) -> None:
+    """An elastic launcher's store outlives restarts, and two nodes may count a different number of these."""
+    first = [Poller(lambda name=name: C10dStore(own_server, "e/", name), 2, 20.0, FakeClock()) for name in ("one", "")]
+    for number, poller in enumerate(first):
+        poller.standing = standing(number, iteration=5000, wants="manual" if number == 1 else "")
+    rounds(first)
+    assert [len(poller.agreed) for poller in first] == [1, 1]
+    follower = Poller(lambda: C10dStore(own_server, "e/", ""), 2, 20.0, FakeClock())
+    follower.standing = standing(1, iteration=30, wants="manual", windows=1)
+    follower.poll()  # before rank 0 is back: an attempt that is over, its window lies far ahead
+    leader = Poller(lambda: C10dStore(own_server, "e/", "two"), 2, 20.0, FakeClock())
+    leader.standing = standing(0, iteration=30)
+    taken = len(follower.agreed)
+    follower.agreed.clear()
+    for _ in range(3):
+        leader.poll()
+        follower.standing = standing(1, iteration=30, wants="manual", windows=taken + follower.offset)
+        follower.poll()
+    (window,) = leader.agreed
+    assert list(follower.agreed) == [window]
+    assert 30 < window.start < 5000
+
+
+def test_without_rank_0_another_rank_opens_the_attempt_after_a_while(own_server: Any) -> None:
+    clock = FakeClock()
+    ranks = [Poller(lambda: C10dStore(own_server, "f/", "", clock), 3, 20.0, clock) for _ in range(2)]
+    for number, poller in enumerate(ranks, 1):
+        poller.standing = standing(number, wants="manual")
+    rounds(ranks)
+    assert not any(poller.agreed for poller in ranks)
+    assert all(poller.silent_seconds() == 0 for poller in ranks)
+    clock.now += 60
+    rounds(ranks)
+    assert ranks[0].agreed == ranks[1].agreed
+    assert len(ranks[0].agreed) == 1
+
+
+def test_a_leader_that_connects_again_stays_in_its_attempt(own_server: Any) -> None:
+    before, after = (C10dStore(own_server, "g/", "same") for _ in range(2))
+    assert before.attempt() == after.attempt() == "same"
+    before.set("key", b"value")
+    assert after.get("key") == b"value"
+
+
 def test_the_store_answers_none_for_a_key_that_is_not_there_and_keeps_the_first(own_server: Any) -> None:
     store = C10dStore(own_server, "x/")
     assert store.get("a") is None
@@ -312,7 +356,7 @@ def test_windows_that_were_over_when_it_connected_are_not_taken_again() -> None:
     for number, poller in enumerate(after):
         poller.standing = standing(number, iteration=count)
     rounds(after)
-    assert [(len(poller.agreed), poller.skipped) for poller in after] == [(0, 1)] * 2
+    assert [(len(poller.agreed), poller.offset) for poller in after] == [(0, 1)] * 2
     wall += 100
     for number, poller in enumerate(after):
         poller.standing = standing(number, iteration=count, wants="manual", windows=1)

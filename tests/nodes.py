@@ -1,0 +1,125 @@
+"""Network namespaces that serve as nodes: each has an address, a host name and a folder of its own, all on one bridge.
+
+Needs root and ``ip`` (iproute2), as a build machine has. Links can be limited, cut and mended. Nothing stays behind:
+leaving the context ends every process that was started and removes namespaces and bridge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NETWORK = "10.213.{third}.{last}"
+_ETC = Path("/etc/netns")
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+@dataclass
+class Node:
+    """One node.
+
+    Attributes:
+        host: Its host name, as the label ``host`` shows it.
+        address: Its address on the bridge.
+        folder: A folder that the other nodes do not use.
+    """
+
+    host: str
+    address: str
+    namespace: str
+    link: str
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+        """Run ``command`` on this node; what it writes is appended to ``log``."""
+        inside = ["ip", "netns", "exec", self.namespace, "unshare", "--uts"]
+        named = ["sh", "-c", f'hostname {self.host}; exec "$@"', "sh", *command]
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [*inside, *named],
+                env=os.environ | {"EROICA_DIR": str(self.folder), "GLOO_SOCKET_IFNAME": "eth0"} | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def cut(self) -> None:
+        """Pull the cable."""
+        _ip("link", "set", self.link, "down")
+
+    def mend(self) -> None:
+        """Put the cable in again."""
+        _ip("link", "set", self.link, "up")
+
+    def limit(self, megabits: int) -> None:
+        """Let the node send at most that many megabits a second (tbf); 0 takes the limit away."""
+        inside = ["ip", "netns", "exec", self.namespace, "tc", "qdisc"]
+        subprocess.run([*inside, "del", "dev", "eth0", "root"], check=False, capture_output=True)
+        if megabits:
+            tbf = ["tbf", "rate", f"{megabits}mbit", "burst", "64k", "latency", "100ms"]
+            subprocess.run([*inside, "add", "dev", "eth0", "root", *tbf], check=True, capture_output=True)
+
+    def end(self) -> None:
+        """Kill what was started here and has not ended."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        pids = subprocess.run(["ip", "netns", "pids", self.namespace], check=False, capture_output=True, text=True)
+        for pid in pids.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+@contextmanager
+def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
+    """Make ``count`` nodes that reach each other and, at the first address of their network, this machine."""
+    mark, third = secrets.token_hex(2), secrets.randbelow(250)
+    bridge = f"er{mark}"
+    made: list[Node] = []
+    _ip("link", "add", bridge, "type", "bridge")
+    try:
+        _ip("addr", "add", NETWORK.format(third=third, last=1) + "/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
+        for number in range(count):
+            made.append(_node(number, mark, third, bridge, folder))
+        hosts = "".join(f"{node.address} {node.host}\n" for node in made) + "127.0.0.1 localhost\n"
+        for node in made:
+            place = _ETC / node.namespace
+            place.mkdir(parents=True)
+            (place / "hosts").write_text(hosts)
+        yield made
+    finally:
+        for node in made:
+            node.end()
+            subprocess.run(["ip", "netns", "del", node.namespace], check=False, capture_output=True)
+            shutil.rmtree(_ETC / node.namespace, ignore_errors=True)
+        _ip("link", "del", bridge)
+
+
+def _node(number: int, mark: str, third: int, bridge: str, folder: Path) -> Node:
+    namespace, link = f"er{mark}-{number}", f"er{mark}v{number}"
+    node = Node(f"node-{number}", NETWORK.format(third=third, last=10 + number), namespace, link, folder / str(number))
+    node.folder.mkdir(parents=True)
+    _ip("netns", "add", namespace)
+    _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+    _ip("link", "set", link, "master", bridge, "up")
+    for inside in (("addr", "add", f"{node.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
+        _ip("-n", namespace, *inside)
+    _ip("-n", namespace, "link", "set", "lo", "up")
+    return node
