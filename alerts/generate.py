@@ -46,7 +46,9 @@ _QUERIES = {
     "q_deliveries": f'sort(sum by (delivery) (rate(eroica_deliveries_total{{{_JOB}, outcome="failed"}}[10m])) > 0)',
     "q_failed_windows": f'topk(8, max by (rank) (eroica_windows_total{{{_JOB}, outcome="failed"}}) > 0)',
     "q_failed_stages": f"topk(8, max by (stage) (eroica_failures_total{{{_JOB}}}) > 0)",
-    "q_localizer_stages": "sum by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0",
+    "q_localizer_stages": (
+        "sum by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0"
+    ),
     "q_advice": "max by (advice) (cause:eroica_advice:info{cause=%q})",
 }
 """What annotations look up; each %q is filled in, and quoted, by the alert's own labels."""
@@ -69,7 +71,9 @@ class _Template(string.Template):
 def main(argv: list[str] | None = None) -> int:
     """Write the rules and the manifest."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=Path, default=ALERTS / "config.ini", help="your choices (default: %(default)s)")
+    parser.add_argument(
+        "--config", type=Path, default=ALERTS / "config.ini", help="your choices (default: %(default)s)"
+    )
     parser.add_argument("--out", type=Path, default=ALERTS, help="where the files go (default: %(default)s)")
     arguments = parser.parse_args(argv)
     for name, text in files(arguments.config.read_text("utf-8")).items():
@@ -115,17 +119,21 @@ def _lookups() -> dict[str, str]:
         "t_victims": _ask("q_victims", " Workers that wait for it: {{ .Value }}."),
         "t_since": _ask("q_window", " The window was decided at {{ .Value | humanizeTimestamp }}."),
     }
-    advice = "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}{{ else }}see the runbook{{ end }}"
+    advice = (
+        "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}{{ else }}see the runbook{{ end }}"
+    )
     shown = {
         "function": "{{ .Labels.function }}",
         "cause": "{{ .Labels.cause }}",
         "function_cause": "{{ .Labels.function }}, {{ .Labels.cause }}",
-        "advice": advice,
+        "advice": known + "{{ else }}see the runbook{{ end }}",
     }
     for name, (matchers, labels) in _FINDINGS.items():
         top = f"topk(1, max by (function, cause) (eroica_anomaly_impact_ratio{{{_JOB}, {matchers}}}))"
         for what, text in shown.items():
-            found[f"t_{what}_{name}"] = f"{{{{ range query (printf `{top}` {_JOB_ARGUMENTS} {labels}) }}}}{text}{{{{ end }}}}"
+            found[f"t_{what}_{name}"] = (
+                f"{{{{ range query (printf `{top}` {_JOB_ARGUMENTS} {labels}) }}}}{text}{{{{ end }}}}"
+            )
     return found
 
 

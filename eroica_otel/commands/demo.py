@@ -11,10 +11,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from eroica_otel.commands.window import request
+from eroica_otel.demo import follow
+from eroica_otel.demo.alarm import Alarm, as_json, as_text
+from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
 from eroica_otel.demo.story import Story
 from eroica_otel.errors import ConfigError, EroicaError
@@ -27,15 +30,21 @@ See it work: train a small model with 4 processes, slow one of them down for rea
 
 The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time,
 so that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer,
-report. report.json, report.html, injected.json (what was really done) and demo.log go to the output folder."""
+report. report.json, report.html, injected.json (what was really done) and demo.log go to the output folder.
+
+--backend prometheus adds a real Prometheus and a real Alertmanager with the rules that eroica-otel brings along: the
+fault is followed to the alert that fires and to the one notification, which go to alert.json."""
 
 FAULTS = {"python": 0.06, "input": 0.06, "none": 0.0}
 """Seconds that the fault adds to each iteration of one rank."""
 EXPECTED = {"python": "python_overhead", "input": "slow_input"}
 LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
+ALERT_SECONDS = 90.0
+"""What scrapes, rules and Alertmanager's patience may add."""
 MARKER = ".eroica-demo"
-OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control")
+OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control",
+        "alert.json", "monitoring")  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rank", type=int, choices=range(RANKS), default=None, help="where it goes wrong (default: at random)"
     )
+    parser.add_argument(
+        "--backend", choices=("otlp", "prometheus"), default="otlp",
+        help="what series go through: the localizer's own receiver, or a real Prometheus (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", default="build/demo", help="output folder (default: %(default)s)")
     parser.add_argument(
         "--window", metavar="SECONDS", type=float, default=5.0, help="length of a window (default: %(default)g)"
@@ -65,12 +78,25 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
     fault = Fault(arguments.fault, rank, FAULTS[arguments.fault])
-    with _own_folder(Path(arguments.out)) as out, Stage(out, arguments.window) as stage:
-        report = _play(stage, fault, Story(stage, sys.stdout.write), arguments.window)
+    with ExitStack() as stack:
+        out = stack.enter_context(_own_folder(Path(arguments.out)))
+        monitoring = stack.enter_context(_monitoring(out)) if arguments.backend == "prometheus" else None
+        stage = stack.enter_context(Stage(out, arguments.window, monitoring=monitoring))
+        report, found = _play(stage, fault, Story(stage, sys.stdout.write), arguments.window)
     print("\n" + terminal.render(report, width=shutil.get_terminal_size((110, 24)).columns, colour=_colour()))
     print(f"  more    {out / 'report.html'}   {out / 'report.json'}   {out / 'demo.log'}")
     _check(report, fault)
+    if found is not None:
+        (out / "alert.json").write_text(as_json(found), "utf-8")
+        print(f"\n{as_text(found)}\n  more    {out / 'alert.json'}")
+        follow.check(found, fault.rank, EXPECTED[fault.name])
     return 0
+
+
+@contextmanager
+def _monitoring(out: Path) -> Iterator[Monitoring]:
+    with closing(Monitoring(out / "monitoring")) as monitoring:
+        yield monitoring
 
 
 def _colour() -> bool:
@@ -105,9 +131,9 @@ def _own_folder(out: Path) -> Iterator[Path]:
         yield out
 
 
-def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> Report:
-    """Healthy, reference, fault, verdict."""
-    limit = LIMIT_SECONDS + LIMIT_WINDOWS * window_seconds
+def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> tuple[Report, Alarm | None]:
+    """Healthy, reference, fault, verdict, and where Prometheus runs the alert."""
+    limit = LIMIT_SECONDS + LIMIT_WINDOWS * window_seconds + (ALERT_SECONDS if stage.monitoring else 0.0)
     deadline = time.monotonic() + limit
 
     def wait(what: str, reached: Callable[[], bool]) -> None:
@@ -120,7 +146,7 @@ def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> Re
 
     wait("the reference window to be judged", lambda: stage.judged("reference") is not None)
     wait("all ranks to know their healthy iteration time", lambda: _settled(stage))
-    began = int(time.time())
+    onset = time.time()
     if fault.name == "none":
         request(stage.workers_folder, JOB)
         story.say("no fault: asking for a window by hand (eroica-otel window)")
@@ -129,9 +155,16 @@ def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> Re
         stage.inject(fault)
         story.say(f"the fault starts now: {_describe(fault)}")
     reason = "manual" if fault.name == "none" else "degraded"
-    wait(f"a {reason} window to be judged", lambda: (stage.judged(reason) or 0) >= began)
+    wait(f"a {reason} window to be judged", lambda: (stage.judged(reason) or 0) >= int(onset))
     story.tell()
-    return report_json.parse((stage.out / "report.json").read_text())
+    report = report_json.parse((stage.out / "report.json").read_text())
+    if stage.monitoring is None:
+        return report, None
+    if fault.name == "none":
+        follow.to_silence(stage.monitoring, wait, report.window_id)
+        story.say("Prometheus evaluated the rules with this verdict: no alert")
+        return report, None
+    return report, follow.to_alarm(stage.monitoring, wait, story.say, onset)
 
 
 def _settled(stage: Stage) -> bool:

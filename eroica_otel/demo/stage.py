@@ -1,4 +1,7 @@
-"""The demo's processes: localizer, text server, training. Started and ended together, also when the demo is killed."""
+"""The demo's processes: localizer, text server, training, and the servers of ``monitoring``.
+
+They are started and ended together, also when the demo is killed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
+from eroica_otel.demo.monitoring import Monitoring, free_ports
 from eroica_otel.errors import EroicaError
 from eroica_otel.model import Point
 from eroica_otel.status import Status, live_workers
@@ -43,10 +46,7 @@ class Fault:
 
 def free_port() -> int:
     """Return a TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def _die_with_parent() -> None:
@@ -58,10 +58,18 @@ class Stage:
 
     Attributes:
         log: File with everything that the processes wrote.
+        monitoring: Prometheus and Alertmanager, where the demo has them.
     """
 
-    def __init__(self, out: Path, window_seconds: float, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        out: Path,
+        window_seconds: float,
+        environment: dict[str, str] | None = None,
+        monitoring: Monitoring | None = None,
+    ) -> None:
         self.out = out
+        self.monitoring = monitoring
         self.log = out / "demo.log"
         self.workers_folder = out / "workers"
         self._control = out / "control"
@@ -69,6 +77,7 @@ class Stage:
         self._environment = environment if environment is not None else dict(os.environ)
         self._metrics_port = free_port()
         self._otlp_port = free_port()
+        self._scraped: list[int] = []
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stack = ExitStack()
 
@@ -76,6 +85,8 @@ class Stage:
         self._control.mkdir(parents=True, exist_ok=True)
         self._output = self._stack.enter_context(self.log.open("wb"))
         try:
+            if self.monitoring is not None:
+                self._start_monitoring(self.monitoring)
             self.restart_localizer()
             self._start_training(self._start_text())
         except BaseException:
@@ -102,9 +113,12 @@ class Stage:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 training.wait(timeout=END_SECONDS + 10)
 
-    def _spawn(self, name: str, arguments: Iterable[str], extra: dict[str, str], stdout: int | None = None) -> None:
+    def _python(self, name: str, arguments: Iterable[str], extra: dict[str, str], stdout: int | None = None) -> None:
+        self._spawn(name, [sys.executable, *arguments], extra, stdout)
+
+    def _spawn(self, name: str, command: list[str], extra: dict[str, str], stdout: int | None = None) -> None:
         self._processes[name] = subprocess.Popen(
-            [sys.executable, *arguments],
+            command,
             env=self._environment | extra,
             stdin=subprocess.DEVNULL,
             stdout=self._output if stdout is None else stdout,
@@ -113,15 +127,21 @@ class Stage:
             preexec_fn=_die_with_parent,
         )
 
+    def _start_monitoring(self, monitoring: Monitoring) -> None:
+        self._scraped = free_ports(RANKS)
+        monitoring.configure({"training": self._scraped, "localizer": [self._metrics_port]})
+        for name, command in monitoring.commands().items():
+            self._spawn(name, command, {})
+
     def restart_localizer(self) -> None:
         """Start the localizer, also after somebody killed it; it finds its state again."""
         listen, metrics = f"127.0.0.1:{self._otlp_port}", f"127.0.0.1:{self._metrics_port}"
         where = ["--state", str(self.out / "state"), "--report", str(self.out)]
         command = ["-m", "eroica_otel.commands.main", "localize", "--listen", listen, "--metrics", metrics, *where]
-        self._spawn("localizer", command, {})
+        self._python("localizer", command, {})
 
     def _start_text(self) -> str:
-        self._spawn("text", ["-m", "eroica_otel.demo.text", "--control", str(self._control)], {}, subprocess.PIPE)
+        self._python("text", ["-m", "eroica_otel.demo.text", "--control", str(self._control)], {}, subprocess.PIPE)
         stream = self._processes["text"].stdout
         assert stream is not None
         return stream.readline().decode().strip()
@@ -139,7 +159,13 @@ class Stage:
             "OTEL_METRIC_EXPORT_INTERVAL": "2000",
             "OMP_NUM_THREADS": "1",
         }
-        self._spawn("training", [*launcher, *script], extra | self._overrides())
+        if self._scraped:
+            extra |= {
+                "OTEL_METRICS_EXPORTER": "otlp,prometheus",
+                "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
+                "OTEL_EXPORTER_PROMETHEUS_PORT": str(self._scraped[0]),
+            }
+        self._python("training", [*launcher, *script], extra | self._overrides())
 
     def _overrides(self) -> dict[str, str]:
         """What the caller's own environment says of the training wins over the demo's choices."""
