@@ -31,7 +31,7 @@ class Receiver(service.MetricsServiceServicer):
         self.requests: list[ExportMetricsServiceRequest] = []
         self.metadata: list[dict[str, str]] = []
         self.server = grpc.server(ThreadPoolExecutor(2))
-        service.add_MetricsServiceServicer_to_server(self, self.server)
+        service.add_MetricsServiceServicer_to_server(self, self.server)  # type: ignore[no-untyped-call]
         if credentials is None:
             self.port = self.server.add_insecure_port("127.0.0.1:0")
         else:
@@ -132,7 +132,7 @@ def test_a_protocol_that_is_unknown_is_told_with_the_known_ones(monkeypatch: pyt
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """Return certificate and key of localhost."""
     key, pem = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = [
+    command: list[str | Path] = [
         "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", pem, "-days", "2", "-subj",
         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
     ]  # fmt: skip
