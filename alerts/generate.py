@@ -119,9 +119,7 @@ def _lookups() -> dict[str, str]:
         "t_victims": _ask("q_victims", " Workers that wait for it: {{ .Value }}."),
         "t_since": _ask("q_window", " The window was decided at {{ .Value | humanizeTimestamp }}."),
     }
-    advice = (
-        "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}{{ else }}see the runbook{{ end }}"
-    )
+    known = "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}"
     shown = {
         "function": "{{ .Labels.function }}",
         "cause": "{{ .Labels.cause }}",
