@@ -12,26 +12,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from eroica_otel import __version__, jobview, names
-from eroica_otel.errors import QueryError
+from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
-from eroica_otel.jobstate import Early, Patience, Sighting, after_sighting, after_verdict, is_due, is_final
+from eroica_otel.joboptions import JobOptions, Judge
+from eroica_otel.jobsources import Sources
+from eroica_otel.jobstate import Early, Sighting, after_sighting, after_verdict, is_due, is_final
 from eroica_otel.jobtalk import Talk
 from eroica_otel.model import Finding, Point, Report, WorkerWindow
 from eroica_otel.publish.report.words import visible
 from eroica_otel.publish.series import LocalizerStatus, job_points, localizer_points
-from eroica_otel.publish.serve import MetricsServer, Publication, Renderer
+from eroica_otel.publish.serve import MetricsServer, Publication
 from eroica_otel.query.journal import Journal
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
-from eroica_otel.webserver import Address
 
 SHOWN_SECONDS = 3600.0
 """A job that has been silent for this long leaves /metrics."""
@@ -42,47 +42,6 @@ _RECORDS_KEPT = 128
 _FUTURE_SECONDS = 86400.0
 """A worker's clock may be wrong by a day."""
 logger = logging.getLogger(__name__)
-
-
-class Judge(Protocol):
-    """localize.judge: the workers' windows of one window id, and their reference, to a verdict."""
-
-    def __call__(
-        self,
-        windows: Sequence[WorkerWindow],
-        reference: Sequence[WorkerWindow] = (),
-        *,
-        expected: int,
-        history: Sequence[Report] = (),
-    ) -> Report:
-        """Return the verdict."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobOptions:
-    """What the localizer job is given.
-
-    Attributes:
-        listen: Address of the OTLP receiver.
-        metrics: Address of /metrics.
-        state: Folder for the journal, open findings and references.
-        outputs: Files that hold the newest verdict, each with what renders it.
-        folder: Folder of the newest verdict and, where there are several jobs, of each job's; "" for none.
-        renderers: Renderings that the metrics endpoint serves and the folder holds, by file ending.
-        thresholds: Thresholds in force, for publication.
-        round_seconds: Longest time between two looks.
-        patience: How long to wait for what.
-    """
-
-    listen: Address
-    metrics: Address
-    state: str
-    outputs: Mapping[str, Renderer] = field(default_factory=dict)
-    folder: str = ""
-    renderers: Mapping[str, Renderer] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    round_seconds: float = 0.5
-    patience: Patience = field(default_factory=Patience)
 
 
 class Localizer:
@@ -114,8 +73,10 @@ class Localizer:
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = clock()
         with ExitStack() as undo:
-            self.receiver = Receiver(options.listen, self._accept)
-            undo.callback(self.receiver.stop)
+            self.sources = Sources(
+                options.listen, options.backend, self._accept, say=self._talk.say, faults=self._faults
+            )
+            undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers)
             undo.callback(self.metrics.stop)
             self._folder = StateFolder(options.state)
@@ -142,7 +103,7 @@ class Localizer:
         if windows or findings:
             self._talk.say(f"restored {windows} windows and {findings} open findings from {self._folder.path}")
         self._publish(self._jobs())
-        self.receiver.start("eroica-otlp")
+        self.sources.start()
 
     def run(self, stop: threading.Event) -> None:
         """Make rounds until ``stop`` is set; half of the time at most goes into rounds, however fast windows come."""
@@ -183,9 +144,20 @@ class Localizer:
         """Return how many workers have delivered since the start."""
         return sum(len(job.workers) for job in self._store.jobs())
 
+    @property
+    def receiver(self) -> Receiver:
+        """The embedded receiver.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if self.sources.receiver is None:
+            raise ConfigError("this localizer receives nothing itself; give it an address to listen on")
+        return self.sources.receiver
+
     def close(self) -> None:
-        """Stop both servers and write what is remembered."""
-        self.receiver.stop()
+        """Stop sources and server and write what is remembered."""
+        self.sources.stop()
         self.metrics.stop()
         self._save()
         self._journal.close()
@@ -308,9 +280,9 @@ class Localizer:
     def _publish(self, jobs: Mapping[JobKey, Job]) -> None:
         failures = self._faults.counts()
         failures["journal"] += self._journal.failures
-        status = LocalizerStatus(
-            __version__, failures, self.receiver.requests(), self._options.thresholds, self._rejudged
-        )
+        failures["query"] += self.sources.failures()
+        requests, queries = self.sources.requests(), self.sources.queries()
+        status = LocalizerStatus(__version__, failures, requests, self._options.thresholds, self._rejudged, queries)
         points = localizer_points(status)
         now = self._clock()
         for key, job in jobs.items():

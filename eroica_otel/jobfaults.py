@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from eroica_otel.errors import EroicaError
 
-STAGES = ("judge", "journal", "state", "report", "publish")
+STAGES = ("query", "judge", "journal", "state", "report", "publish")
 """Label ``stage`` of eroica_localizer_failures_total."""
 OWN_ERRORS = (
     EroicaError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,

@@ -282,6 +282,14 @@ LOCALIZER_REQUESTS = _central(
     "{request}",
     type_=COUNTER,
 )
+LOCALIZER_QUERIES = _central(
+    "eroica_localizer_queries_total",
+    ("outcome",),
+    "Questions that the localizer asked the backend it reads; absent where it reads none.",
+    "{query}",
+    type_=COUNTER,
+    cpu_job=False,
+)
 LOCALIZER_BUILD = _central(
     "eroica_localizer_build_info", ("version", "schema"), "Version of the running localizer, always 1."
 )

@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
 from eroica_otel.errors import ConfigError, DeliveryError
-from eroica_otel.job import JobOptions, Judge, Localizer
+from eroica_otel.job import Localizer
 from eroica_otel.jobfaults import STAGES
+from eroica_otel.joboptions import JobOptions, Judge
 from eroica_otel.localize.verdict import judge as real_judge
 from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json

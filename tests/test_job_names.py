@@ -15,7 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from eroica_otel import names
-from eroica_otel.job import JobOptions, Localizer
+from eroica_otel.job import Localizer
+from eroica_otel.joboptions import JobOptions
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import WorkerWindow
 from eroica_otel.publish.report import html, terminal

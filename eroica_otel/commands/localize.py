@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eroica_otel.errors import ConfigError, QueryError
-from eroica_otel.job import JobOptions, Localizer
+from eroica_otel.job import Localizer
+from eroica_otel.joboptions import JobOptions
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Report

@@ -77,6 +77,7 @@ class LocalizerStatus:
     requests: Mapping[str, int] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     rejudged: int = 0
+    queries: Mapping[str, int] = field(default_factory=dict)
 
 
 def localizer_points(status: LocalizerStatus) -> list[Point]:
@@ -86,6 +87,7 @@ def localizer_points(status: LocalizerStatus) -> list[Point]:
     rows.append((names.LOCALIZER_REJUDGED, {}, status.rejudged))
     rows += [(names.LOCALIZER_FAILURES, {"stage": stage}, count) for stage, count in status.failures.items()]
     rows += [(names.LOCALIZER_REQUESTS, {"outcome": outcome}, count) for outcome, count in status.requests.items()]
+    rows += [(names.LOCALIZER_QUERIES, {"outcome": outcome}, count) for outcome, count in status.queries.items()]
     rows += [(names.THRESHOLD, {"threshold": name}, value) for name, value in status.thresholds.items()]
     return [Point(metric.name, labels, float(value)) for metric, labels, value in rows]
 

@@ -79,6 +79,12 @@ def checked_url(text: str, flag: str) -> str:
     return url
 
 
+def shown_url(url: str) -> str:
+    """Return an address without user and password, for people."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 class Client:
     """Asks one backend.
 
@@ -94,7 +100,7 @@ class Client:
         """
         self._backend = backend
         self._parts = urlsplit(backend.url)
-        self.url = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}{self._parts.path}"
+        self.url = shown_url(backend.url)
         self._tls = _context(backend, self._parts)
         try:
             self._headers()

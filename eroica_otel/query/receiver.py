@@ -69,6 +69,10 @@ class Receiver(BoundedServer):
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
 
+    def start(self, name: str = "eroica-otlp") -> None:
+        """Serve in a thread of its own until ``stop``."""
+        super().start(name)
+
     def count(self, code: int) -> None:
         """Count one answered request."""
         with self._counting:

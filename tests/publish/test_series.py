@@ -37,7 +37,7 @@ def one(points: Iterable[Point], metric: names.Metric) -> float:
 
 
 FAULTY = status(open_finding(), open_finding(verdict="job", ranks=(), hosts=(), scope="job", drift_distance=0.3))
-LOCALIZER = LocalizerStatus("0.1.0", {"judge": 1}, {"accepted": 9}, {"material": 0.05})
+LOCALIZER = LocalizerStatus("0.1.0", {"judge": 1}, {"accepted": 9}, {"material": 0.05}, queries={"ok": 3})
 
 
 def test_names_and_labels_are_exactly_those_of_names_py() -> None:

@@ -1,0 +1,57 @@
+"""What the localizer job is given: its options, and the shape of the judge that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eroica_otel.jobstate import Patience
+from eroica_otel.model import WorkerWindow
+from eroica_otel.publish.serve import Renderer
+from eroica_otel.query.client import Backend
+from eroica_otel.verdicts import Report
+from eroica_otel.webserver import Address
+
+
+class Judge(Protocol):
+    """localize.judge: the workers' windows of one window id, and their reference, to a verdict."""
+
+    def __call__(
+        self,
+        windows: Sequence[WorkerWindow],
+        reference: Sequence[WorkerWindow] = (),
+        *,
+        expected: int,
+        history: Sequence[Report] = (),
+    ) -> Report:
+        """Return the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What the localizer job is given.
+
+    Attributes:
+        listen: Address of the OTLP receiver; None for none.
+        metrics: Address of /metrics.
+        state: Folder for the journal, open findings and references.
+        outputs: Files that hold the newest verdict, each with what renders it.
+        folder: Folder of the newest verdict and, where there are several jobs, of each job's; "" for none.
+        renderers: Renderings that the metrics endpoint serves and the folder holds, by file ending.
+        thresholds: Thresholds in force, for publication.
+        round_seconds: Longest time between two looks.
+        patience: How long to wait for what.
+        backend: Prometheus that is read; None for none.
+    """
+
+    listen: Address | None
+    metrics: Address
+    state: str
+    outputs: Mapping[str, Renderer] = field(default_factory=dict)
+    folder: str = ""
+    renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    round_seconds: float = 0.5
+    patience: Patience = field(default_factory=Patience)
+    backend: Backend | None = None

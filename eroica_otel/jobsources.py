@@ -1,0 +1,117 @@
+"""Where the localizer job gets its deliveries from: takes what was asked for, gives sources behind one protocol.
+
+The embedded OTLP receiver, a Prometheus that is read, or both; all hand the same deliveries to the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from eroica_otel.errors import ConfigError
+from eroica_otel.jobfaults import Faults
+from eroica_otel.query.client import Backend, shown_url
+from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.prometheus import PrometheusSource
+from eroica_otel.query.receiver import Receiver
+from eroica_otel.webserver import Address, is_loopback
+
+
+class Source(Protocol):
+    """What deliveries come from."""
+
+    @property
+    def url(self) -> str:
+        """Return where they come from or go to, for people."""
+
+    def start(self) -> None:
+        """Begin to hand deliveries over."""
+
+    def stop(self) -> None:
+        """End it and free what is held."""
+
+    def requests(self) -> Mapping[str, int]:
+        """Return the number of requests or questions by outcome."""
+
+
+class Sources:
+    """The sources of one localizer; ``start`` and ``stop`` reach all of them.
+
+    Attributes:
+        receiver: The embedded OTLP receiver; None where none was asked for.
+        reader: What reads the backend; None where none was asked for.
+    """
+
+    def __init__(
+        self,
+        listen: Address | None,
+        backend: Backend | None,
+        accept: Callable[[Delivery], None],
+        *,
+        say: Callable[[str], None],
+        faults: Faults,
+    ) -> None:
+        """Open the receiver's port and load what the backend needs; nothing is received or asked before ``start``.
+
+        Raises:
+            ConfigError: an address, certificate or token cannot be used, or there is no source at all.
+            DeliveryError: the port is taken.
+        """
+        if listen is None and backend is None:
+            raise ConfigError("the localizer has no source; give an address to listen on or a Prometheus to read")
+        guard = partial(faults.guard, "query")
+        with ExitStack() as undo:
+            self.receiver = None if listen is None else Receiver(listen, accept)
+            if self.receiver is not None:
+                undo.callback(self.receiver.stop)
+            self.reader = None if backend is None else PrometheusSource(backend, accept, say=say, guard=guard)
+            undo.pop_all()
+
+    def __iter__(self) -> Iterator[Source]:
+        """Yield what there is."""
+        if self.receiver is not None:
+            yield self.receiver
+        if self.reader is not None:
+            yield self.reader
+
+    def start(self) -> None:
+        """Start all."""
+        for source in self:
+            source.start()
+
+    def stop(self) -> None:
+        """Stop all."""
+        for source in self:
+            source.stop()
+
+    def requests(self) -> Mapping[str, int]:
+        """Return the requests that the receiver answered by outcome; nothing without one."""
+        return self.receiver.requests() if self.receiver is not None else {}
+
+    def queries(self) -> Mapping[str, int]:
+        """Return the questions that the backend was asked by outcome; nothing without one."""
+        return self.reader.requests() if self.reader is not None else {}
+
+    def failures(self) -> int:
+        """Return how many looks and deliveries of the backend failed."""
+        return self.reader.failures if self.reader is not None else 0
+
+
+def check_backend(backend: Backend, *own: Address) -> None:
+    """Refuse to read what this localizer itself serves.
+
+    Raises:
+        ConfigError: the backend is one of its ``own`` addresses.
+    """
+    parts = urlsplit(backend.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    for address in own:
+        here = parts.hostname == address.host or (is_loopback(parts.hostname or "") and is_loopback(address.host))
+        if here and port == address.port:
+            raise ConfigError(
+                f"--prometheus {shown_url(backend.url)} is this localizer's own {address.flag}; give the address of "
+                "the Prometheus that scrapes the workers"
+            )
