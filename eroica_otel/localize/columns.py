@@ -100,10 +100,13 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Windows that can be compared (iterations > 0), all that are sound, and what is to be said about the others."""
+    """Windows that can be compared (iterations > 0), all that are sound, one per rank whatever their length, and what
+    is to be said about the others.
+    """
 
     judged: tuple[WorkerWindow, ...]
     sound: tuple[WorkerWindow, ...]
+    single: tuple[WorkerWindow, ...]
     seen: frozenset[int]
     notes: tuple[str, ...]
 
@@ -128,11 +131,11 @@ def select(windows: Sequence[WorkerWindow]) -> Selection:
     if broken:
         notes.append(f"{ranks_text(broken)} reported no usable length of the window and is not judged")
     still = [w.identity.rank for w in sound if w.iterations <= 0]
-    if still:
+    if still and judged:
         notes.append(
             f"{ranks_text(still)} finished no iteration in the window, so times per iteration cannot be compared"
         )
-    return Selection(judged, sound, frozenset(counts), tuple(notes))
+    return Selection(judged, sound, tuple(single), frozenset(counts), tuple(notes))
 
 
 def ranks_text(ranks: Sequence[int], most: int = 8) -> str:

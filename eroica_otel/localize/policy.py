@@ -46,6 +46,11 @@ class Policy:
     stopped_gap_seconds: float = 1.0  # measured: the longest gap of a busy but running process was 0.6 s
     stopped_cpu_ratio: float = 0.3  # chosen: CPU time above the peers, as a share of the gap, that means "it ran"
 
+    # Nothing moves.
+    hang_share: float = 0.5  # chosen: where a rank is in more than half of the samples is where it stands
+    hang_least_seconds: float = 10.0  # design: blocked is no event for 10 s or more
+    pause_most_seconds: float = 600.0  # design: a save longer than this is a stall, where the rank does not say itself
+
     # Change against the reference.
     drift_small_ratio: float = 0.5  # design: small is below half of large
     drift_iterations: float = 16.0  # measured: below it the noise is unknown, so low confidence

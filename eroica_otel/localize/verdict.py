@@ -2,15 +2,16 @@
 
 The table of docs/method.md in its order: stopped, excess of a function, of a family or kind, slow links, change of
 some ranks, change of all, communication grown without reason, D alone. The first that finds something above info ends
-it.
+it. A window in which nothing moved has a table of its own (hang.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.distances import unlike
 from eroica_otel.localize.excess import Judgement, judge_units
 from eroica_otel.localize.findings import culprit_finding, function_of, job_finding
+from eroica_otel.localize.hang import is_hang, judge_hang
 from eroica_otel.localize.jobwide import (
     communication_grown,
     contention_finding,
@@ -29,6 +31,7 @@ from eroica_otel.localize.jobwide import (
 )
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.presence import Presence
 from eroica_otel.localize.roles import peer_roles
 from eroica_otel.localize.scene import Scene, scene_of
 from eroica_otel.localize.stages import Case, all_changed, excess_cases, no_consensus, some_changed
@@ -36,6 +39,7 @@ from eroica_otel.localize.stopped import lost_seconds
 from eroica_otel.localize.wording import duration, percent
 from eroica_otel.model import Finding, Report, Victims, WorkerWindow
 
+_NOTHING_KNOWN: Mapping[int, Presence] = MappingProxyType({})
 MISSING_NAMED = 1000
 """Missing ranks that a report lists."""
 
@@ -57,6 +61,7 @@ def judge(
     expected: int,
     policy: Policy = Policy(),  # noqa: B008 - frozen
     history: Sequence[Report] = (),
+    presence: Mapping[int, Presence] = _NOTHING_KNOWN,
 ) -> Report:
     """Return the verdict on one window; never raises on what workers report, but says in notes what was left out.
 
@@ -65,8 +70,13 @@ def judge(
         reference: What arrived of the job's healthy window; () without one.
         expected: Workers the job should have.
         history: Earlier verdicts of the job, oldest first; they tell rotating and chronic faults from new ones.
+        presence: By rank what is known of it beside its window; needed where nothing moves.
     """
     selection = select(windows)
+    if is_hang(selection.single, policy):
+        base = _base(selection.single, selection, expected, selection.notes)
+        return judge_hang(base, selection.single, select(reference).judged, presence, policy)
+    history = [report for report in history if report.reason != "blocked"]
     columns, notes = columns_of(selection.judged)
     before, reference_notes = _reference(reference, selection, columns)
     lost = lost_seconds(selection.sound, policy)

@@ -48,7 +48,7 @@ def test_two_workers_of_one_identity_are_named_and_not_judged() -> None:
 
 
 def test_no_iterations_on_any_rank() -> None:
-    report = judge(window_of([rank(iterations=0) for _ in range(4)], reason="blocked"), expected=4)
+    report = judge(window_of([rank(iterations=0) for _ in range(4)], reason="manual"), expected=4)
     assert not report.findings
     assert report.notes[-1] == "not enough evidence: no rank finished an iteration in the window"
 

@@ -1,0 +1,130 @@
+"""A window in which nothing moved, with all that judging it needs: takes windows and presences, gives a scene, and
+findings and victims from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eroica_otel.localize.causes import BY_NAME
+from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.presence import Presence
+from eroica_otel.localize.sequence import outstanding
+from eroica_otel.localize.stands import Stand, stand_of
+from eroica_otel.model import Finding, Victims, WorkerWindow
+
+NAMED_MOST = 1000
+"""Missing ranks that one finding names."""
+_NOBODY = Presence()
+
+
+@dataclass(frozen=True, slots=True)
+class HangScene:
+    """One blocked window.
+
+    Attributes:
+        stands: One per rank that reported and has not finished since, by rank.
+        presence: What is known of ranks beside their windows.
+        expected: Workers the job should have.
+        gone: Ranks that delivered once, report nothing now and are silent.
+        unheard: Ranks that never delivered.
+        ended: Ranks that have finished their training.
+        paused: Ranks without a window that say that they pause.
+        outstanding: A rank has entered a collective that has not completed.
+        silent_seconds: Longest time since an event of the training, NaN unknown.
+    """
+
+    stands: tuple[Stand, ...]
+    presence: Mapping[int, Presence]
+    expected: int
+    policy: Policy
+    gone: tuple[int, ...]
+    unheard: tuple[int, ...]
+    ended: tuple[int, ...]
+    paused: tuple[int, ...]
+    outstanding: bool
+    silent_seconds: float
+
+    def host(self, rank: int) -> str:
+        """Return the host of a rank, "" unknown."""
+        return next((s.window.identity.host for s in self.stands if s.rank == rank), self._known(rank).host)
+
+    def role(self, rank: int) -> str:
+        """Return the role of a rank, "" unknown."""
+        return next((s.window.identity.role for s in self.stands if s.rank == rank), self._known(rank).role)
+
+    def _known(self, rank: int) -> Presence:
+        return self.presence.get(rank, _NOBODY)
+
+
+def scene_of_hang(
+    windows: Sequence[WorkerWindow], presence: Mapping[int, Presence], expected: int, policy: Policy
+) -> HangScene:
+    """Return the scene of a window with one WorkerWindow per rank."""
+    ordered = sorted(windows, key=lambda window: window.identity.rank)
+    ended = tuple(rank for rank in range(expected) if presence.get(rank, _NOBODY).state == "finished")
+    ordered = [window for window in ordered if window.identity.rank not in set(ended)]
+    stands = tuple(stand_of(w, presence.get(w.identity.rank, _NOBODY).state, policy) for w in ordered)
+    here = {stand.rank for stand in stands} | set(ended)
+    absent = [rank for rank in range(expected) if rank not in here]
+    silences = [w.silent_seconds for w in ordered if w.silent_seconds is not None and math.isfinite(w.silent_seconds)]
+    return HangScene(
+        stands, presence, expected, policy,
+        gone=tuple(rank for rank in absent if presence.get(rank, _NOBODY).gone)[:NAMED_MOST],
+        # Without any presence nothing is known of who delivered when: absence says nothing then.
+        unheard=tuple(rank for rank in absent if presence and rank not in presence)[:NAMED_MOST],
+        ended=ended[:NAMED_MOST],
+        paused=tuple(rank for rank in absent if presence.get(rank, _NOBODY).state == "paused")[:NAMED_MOST],
+        outstanding=any(outstanding(window.progress) for window in ordered),
+        silent_seconds=max(silences, default=math.nan),
+    )  # fmt: skip
+
+
+def hang_finding(
+    scene: HangScene, cause: str, ranks: Sequence[int], stand: Stand | None, evidence: Sequence[str], *, sure: bool
+) -> Finding:
+    """Return the finding about ranks that hold up the whole job; ``stand`` is where they stand, None unknown.
+
+    The whole iteration is lost while it lasts: impact 1.0, in seconds the time since the last event.
+    """
+    row = BY_NAME[cause]
+    everyone = len(ranks) >= scene.expected > 1
+    hosts = tuple(dict.fromkeys(host for rank in ranks if (host := scene.host(rank))))
+    return Finding(
+        verdict="job" if everyone else "culprit", cause=cause, domain=row.domain, severity="critical",
+        confidence="high" if sure else "low", scope="job" if everyone else _scope(scene, ranks, hosts),
+        kind="python" if stand is not None and stand.function else "",
+        function=stand.function if stand is not None else "",
+        function_id=stand.function_id if stand is not None else "",
+        stack=stand.stack if stand is not None else (),
+        ranks=() if everyone else tuple(ranks), hosts=() if everyone else hosts,
+        roles=() if everyone else tuple(dict.fromkeys(role for rank in ranks if (role := scene.role(rank)))),
+        impact_ratio=1.0, impact_seconds=scene.silent_seconds,
+        expectation_distance=None, differential_distance=None, drift_distance=None,
+        persistence="once", evidence=tuple(evidence), advice=row.advice,
+    )  # fmt: skip
+
+
+def _scope(scene: HangScene, ranks: Sequence[int], hosts: Collection[str]) -> str:
+    """Return node where the culprits are all workers of hosts that have several, else worker."""
+    known = {**{rank: known.host for rank, known in scene.presence.items()}}
+    known |= {stand.rank: stand.window.identity.host for stand in scene.stands}
+    there = sum(host in hosts for rank, host in known.items() if rank < scene.expected)
+    return "node" if hosts and there == len(ranks) and len(ranks) > len(hosts) else "worker"
+
+
+def victims_of_hang(scene: HangScene, finding: Finding, findings: Sequence[Finding]) -> Iterator[Victims]:
+    """Yield the ranks that wait for a finding's ranks and are in no finding."""
+    culprits = {rank for each in findings for rank in each.ranks}
+    waiting = [stand for stand in scene.stands if stand.waits and stand.rank not in culprits]
+    if waiting and finding.ranks:
+        yield Victims(tuple(stand.rank for stand in waiting), where(waiting), finding.ranks)
+
+
+def where(stands: Sequence[Stand]) -> str:
+    """Return the function in which most of these ranks wait, "" unknown."""
+    names = Counter(stand.function for stand in stands if stand.in_frame and stand.function)
+    return names.most_common(1)[0][0] if names else ""
