@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from eroica_otel.commands import sources
 from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.job import Localizer
 from eroica_otel.joboptions import JobOptions
@@ -26,12 +27,16 @@ from eroica_otel.publish.serve import Renderer
 from eroica_otel.webserver import Address, is_loopback, parse_address
 
 HELP = """\
-Find the slow worker: receive what the workers of a training job measured, compare them, print the verdict.
+Find the slow worker: take what the workers of a training job measured, compare them, print the verdict.
 
 Start it on any machine that the workers reach, then point the deliveries of the training here:
 
   eroica-otel localize
   OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 eroica-otel run -- python train.py
+
+or let it read the Prometheus that has their series already:
+
+  eroica-otel localize --prometheus http://127.0.0.1:9090
 
 Each window that the workers profile is judged once, as soon as all of them have delivered (the missing are named).
 The verdict is printed, its series are on /metrics, and a crash or a restart forgets neither windows nor findings."""
@@ -43,8 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     where = parser.add_argument_group("where it listens")
     where.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:4318", help="address that workers deliver to by OTLP/HTTP; "
-        "one that other machines reach needs the three options below (default: %(default)s)",
+        "--listen", metavar="HOST:PORT", default="", help="address that workers deliver to by OTLP/HTTP; one that "
+        f"other machines reach needs the three options below (default: {sources.LISTEN}, with --prometheus none)",
     )  # fmt: skip
     where.add_argument(
         "--metrics", metavar="HOST:PORT", default="127.0.0.1:9465", help="address of /metrics for Prometheus, and of "
@@ -53,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--tls-certificate", metavar="FILE", default="", help="PEM certificate; serves HTTPS")
     where.add_argument("--tls-key", metavar="FILE", default="", help="PEM key of the certificate")
     where.add_argument("--token-file", metavar="FILE", default="", help="file with the bearer token to ask for")
+    sources.configure(parser)
     what = parser.add_argument_group("what it keeps and writes")
     what.add_argument("--state", metavar="DIR", default="", help="folder for windows, open findings and references "
                       "(default: ~/.local/state/eroica_otel)")  # fmt: skip
@@ -121,10 +127,7 @@ class _Session:
             QueryError: no verdict came, or one that could not tell whether there is a finding.
         """
         if self._first is None:
-            raise QueryError(
-                f"no verdict came, {localizer.workers_seen()} workers delivered; point them here by "
-                f"OTEL_EXPORTER_OTLP_ENDPOINT={localizer.receiver.url} or give a longer --timeout"
-            )
+            raise QueryError(f"no verdict came, {_who(localizer)} or give a longer --timeout")
         if outcome(self._first) in ("no_consensus", "not_enough"):
             raise QueryError(f"the window names nobody and clears nobody: {unjudged(self._first)}")
         return int(any(is_alarming(finding) for finding in self._first.findings))
@@ -135,7 +138,7 @@ def _options(arguments: argparse.Namespace) -> JobOptions:
     if arguments.tls_key and not arguments.tls_certificate:
         raise ConfigError(f"--tls-key {arguments.tls_key} has no certificate; give --tls-certificate too")
     tls = (arguments.tls_certificate, arguments.tls_key, token)
-    listen = Address(*parse_address(arguments.listen, "--listen"), "--listen", *tls)
+    listen = sources.listen(arguments, *tls)
     metrics = Address(*parse_address(arguments.metrics, "--metrics"), "--metrics", *tls)
     return JobOptions(
         listen=listen,
@@ -145,6 +148,7 @@ def _options(arguments: argparse.Namespace) -> JobOptions:
         folder=_folder(arguments.report),
         renderers=RENDERERS,
         thresholds=Policy().thresholds(),
+        backend=sources.backend(arguments, listen, metrics),
     )
 
 
@@ -179,8 +183,20 @@ def _default_state() -> str:
     return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "eroica_otel")
 
 
+def _who(localizer: Localizer) -> str:
+    """Say how many workers were seen, and where they would have to be."""
+    count, receiver, reader = localizer.workers_seen(), localizer.sources.receiver, localizer.sources.reader
+    if receiver is None and reader is not None:
+        return f"{count} workers are in {reader.url}; ask them for a window by eroica-otel window"
+    remedy = f"point them here by OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url}" if receiver is not None else ""
+    return f"{count} workers delivered; {remedy}"
+
+
 def _announce(localizer: Localizer) -> None:
-    _say(f"waiting for patterns on {localizer.receiver.url} (OTLP/HTTP); series on {localizer.metrics.url}/metrics")
+    receiver, reader = localizer.sources.receiver, localizer.sources.reader
+    where = [f"on {receiver.url} (OTLP/HTTP)"] if receiver is not None else []
+    where += [f"in {reader.url} (PromQL)"] if reader is not None else []
+    _say(f"waiting for patterns {' and '.join(where)}; series on {localizer.metrics.url}/metrics")
     if not is_loopback(localizer.metrics.address.host) and not localizer.metrics.address.token:
         _say(f"{localizer.metrics.url} shows function names to everyone who can reach it; --token-file protects it")
 
