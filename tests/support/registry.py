@@ -1,0 +1,121 @@
+"""The table of launchers and loops that are tested: docs/support.md is written from it, tests/e2e runs every line.
+
+Nothing is imported here but the standard library, so that the page can be written without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TORCH, FRAMEWORK = "torch", "framework"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One training.
+
+    Attributes:
+        name: Its function in single.py, parallel.py or frameworks.py, and the name of its job.
+        title: The line of the page.
+        group: Heading of the page: "Launchers", "Loops" or "Frameworks".
+        loop: The function, where it has another name than the case.
+        launcher: How it is started (launch.py).
+        ranks: Processes that train.
+        updates: Updates of the counted optimizer.
+        per_iteration: How many of them are one iteration.
+        unmatched: Whether the loop cannot be recognised; the worker has to say so.
+        inputs: Whether inputs are seen: else a duration is not known. A tuple says it of each rank.
+        untimed: Iterations that are counted and may not be timed (validation inside; odd ones at the end of an epoch).
+        hot: Start of the name of the function that costs most.
+        package: Distribution whose version the page shows; "" is torch.
+        note: What a reader has to know.
+    """
+
+    name: str
+    title: str
+    group: str = "Loops"
+    loop: str = ""
+    launcher: str = "python"
+    ranks: int = 1
+    updates: int = 420
+    per_iteration: int = 1
+    unmatched: bool = False
+    inputs: bool | tuple[bool, ...] = True
+    untimed: int = 0
+    hot: str = "known_work ("
+    package: str = ""
+    note: str = ""
+
+    def has_inputs(self, rank: int) -> bool:
+        return self.inputs[rank] if isinstance(self.inputs, tuple) else self.inputs
+
+
+def _launcher(name: str, title: str, note: str = "") -> Case:
+    return Case(f"launch_{name}", title, "Launchers", "ddp", name, 2, note=note)
+
+
+def _ranks(name: str, title: str, note: str = "", **rest: object) -> Case:
+    return Case(name, title, launcher="variables", ranks=2, note=note, **rest)  # type: ignore[arg-type]
+
+
+LAUNCHERS = (
+    _launcher("torchrun", "`torchrun`"),
+    _launcher("srun", "`srun` (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`)", "`MASTER_ADDR` and `_PORT` set"),
+    _launcher("mpirun", "`mpirun` (`OMPI_COMM_WORLD_*`)", "`tcp://` rendezvous, no `MASTER_*`"),
+    _launcher("pmi", "PMI (`PMI_RANK`, `PMI_SIZE`)", "`file://` rendezvous"),
+    _launcher("spawn", "`torch.multiprocessing.spawn`"),
+    _launcher("fork", "`torch.multiprocessing.start_processes`, fork"),
+    _launcher("late", "as Ray starts workers", "variables set late, training in a thread that is not the main one"),
+)
+
+LOOPS = (
+    Case("plain", "plain"),
+    Case("device", "the work is an operator", hot="eroica_demo::device"),
+    Case("hot_loop", "pure Python in calls of 0.4 ms", hot="known_hot_loop ("),
+    Case("accumulate_4", "gradient accumulation, 4"),
+    Case("accumulate_32", "gradient accumulation, 32"),
+    Case(
+        "accumulate_uneven",
+        "gradient accumulation, 4, epochs that it does not divide",
+        untimed=4,
+        note="the update across the end of an epoch is counted, not timed",
+    ),
+    Case("scaler", "AMP `GradScaler` with skipped updates", note="a skipped update is an iteration"),
+    Case("scaler_fused", "AMP `GradScaler`, fused optimizer"),
+    Case("fused", "fused optimizer"),
+    Case("gan", "two optimizers (GAN)"),
+    Case("gan_5", "two optimizers, 5 critic updates", updates=1500, per_iteration=5),
+    Case("in_backward", "optimizer in backward"),
+    Case("lbfgs", "`LBFGS`, 5 inner iterations"),
+    Case("iterable", "`IterableDataset`"),
+    Case("watched", "an iterator of your own, `eroica_otel.watch()`"),
+    Case("unwatched", "an iterator of your own, not watched", inputs=False, note="timed from update to update"),
+    Case("workers", "persistent loader workers, fork"),
+    Case("spawned_workers", "persistent loader workers, spawn"),
+    Case("rebuilt", "data set and loader rebuilt each epoch"),
+    Case("validating", "validation of 220 inputs inside", untimed=4, note="the iteration around it is counted, not timed"),
+    Case("queued", "a thread that fetches ahead", inputs=False, note="timed from update to update"),
+    Case("compiled", "`torch.compile` of the forward pass"),
+    Case("late", "attached after iterator and optimizer exist"),
+    Case(
+        "own_step",
+        "an optimizer that is no `torch.optim.Optimizer`",
+        unmatched=True,
+        note="state `unmatched`; no window. `eroica_otel.step()` makes it work:",
+    ),
+    Case("own_step_told", "the same with `eroica_otel.step()` after each update"),
+    _ranks("sampler", "`DistributedDataParallel`, `DistributedSampler`"),
+    _ranks("no_sync", "`DistributedDataParallel`, `no_sync`, 4 micro-batches"),
+    _ranks("join", "`DistributedDataParallel` with `Join`, uneven inputs"),
+    _ranks("fsdp1", "`FullyShardedDataParallel` (FSDP1)"),
+    _ranks("fsdp2", "`fully_shard` (FSDP2)"),
+    _ranks("zero", "`ZeroRedundancyOptimizer`"),
+    _ranks("post_local_sgd", "`PostLocalSGDOptimizer`"),
+    _ranks("pipeline", "pipeline of 2 stages (GPipe), the last without a loader", inputs=(True, False)),
+    _ranks("pipeline_1f1b", "pipeline of 2 stages (1F1B), all ranks read"),
+)
+
+FRAMEWORKS: tuple[Case, ...] = ()
+
+CASES = (*LAUNCHERS, *LOOPS, *FRAMEWORKS)
+BY_NAME = {case.name: case for case in CASES}
