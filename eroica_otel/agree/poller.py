@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eroica_otel.agree.apart import Apart
+from eroica_otel.agree.decider import Decider
 from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
 from eroica_otel.model import Window
@@ -44,6 +45,7 @@ class Poller:
         self._wall = wall
         self._iteration = iteration
         self._apart = Apart()
+        self._decider = Decider(clock)
         self._store: Store | None = None
         self._next_window = 0
         self._new = True
@@ -107,7 +109,8 @@ class Poller:
         """Return whether there is an attempt; begin anew in one that is not the last one seen."""
         attempt = store.attempt()
         if attempt and attempt != self._attempt:
-            self._attempt, self._published, self._apart = attempt, None, Apart()
+            self._attempt, self._published = attempt, None
+            self._apart, self._decider = Apart(), Decider(self._clock)
             self.offset -= self._next_window
             self._next_window, self._new = 0, True
         if not attempt:
@@ -132,8 +135,11 @@ class Poller:
         self._new = False
 
     def _decide(self, store: Store, own: Standing) -> None:
-        answers = (store.get(f"rank/{rank}") for rank in range(self._world_size) if rank != own.rank)
-        others = [Standing.from_bytes(data) for data in answers if data is not None]
+        if not self._decider.mine(store, self._next_window, own.rank):
+            self.refusal = self._decider.refusal(store) or self.refusal
+            return
+        ranks = [f"rank/{rank}" for rank in range(self._world_size) if rank != own.rank]
+        others = [Standing.from_bytes(data) for data in store.get_all(ranks)]
         meant = self._apart.judge(own, others, self._clock())
         standings = [own, *(s if s.windows == own.windows else replace(s, wants="") for s in meant.heard)]
         reason = wanted(standings, self._world_size)
@@ -141,6 +147,7 @@ class Poller:
             return
         if meant.apart:
             self.refusal = meant.apart
+            self._decider.refuse(store, meant.apart)
             return
         window = propose(standings, reason, self._window_seconds, self._wall())
         store.first(f"window/{self._next_window}", window_to_bytes(window))

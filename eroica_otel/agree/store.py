@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 LEADER_PATIENCE_SECONDS = 30.0
 """After this time without rank 0, which may not be watched, another rank opens the attempt."""
+MOST_AT_ONCE = 64
 _ATTEMPT = "attempt"
 
 
@@ -26,6 +27,10 @@ class Store(Protocol):
         ...
 
     def get(self, key: str) -> bytes | None: ...
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes]:
+        """Return the values of those that exist; one request for many keys."""
+        ...
 
     def set(self, key: str, value: bytes) -> None: ...
 
@@ -45,6 +50,9 @@ class LocalStore:
 
     def get(self, key: str) -> bytes | None:
         return self._values.get(key)
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes]:
+        return [self._values[key] for key in keys if key in self._values]
 
     def set(self, key: str, value: bytes) -> None:
         self._values[key] = value
@@ -70,6 +78,7 @@ class C10dStore:
         self._attempt = "" if self._follows else "only"
         self._clock = clock
         self._since = clock()
+        self._known: set[str] = set()
         if attempt:
             self._store.set(prefix + _ATTEMPT, attempt)
 
@@ -83,6 +92,14 @@ class C10dStore:
 
     def get(self, key: str) -> bytes | None:
         return self._read(self._name(key))
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes]:
+        """As the protocol says; a key once seen stays, so that only new ones are asked for one by one."""
+        names = [self._name(key) for key in keys]
+        self._known |= {name for name in names if name not in self._known and self._store.check([name])}
+        present = [name for name in names if name in self._known]
+        parts = [present[at : at + MOST_AT_ONCE] for at in range(0, len(present), MOST_AT_ONCE)]
+        return [bytes(value) for part in parts for value in self._store.multi_get(part)]
 
     def set(self, key: str, value: bytes) -> None:
         self._store.set(self._name(key), value)

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch.distributed
 
+from eroica_otel.agree.decider import PATIENCE_SECONDS
 from eroica_otel.agree.poller import RETRY_SECONDS, Poller
 from eroica_otel.agree.store import C10dStore, LocalStore, Store, connect
 from eroica_otel.model import Window
@@ -114,6 +116,60 @@ def test_a_rank_that_has_nothing_to_say_any_more_does_not_go_on_wishing() -> Non
     assert not any(poller.agreed for poller in ranks)
 
 
+class Counting(LocalStore):
+    """A store that counts what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def get(self, key: str) -> bytes | None:
+        self.asked += 1
+        return super().get(key)
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes]:
+        self.asked += len(keys)
+        return super().get_all(keys)
+
+
+def test_one_of_many_that_want_a_window_reads_what_all_say() -> None:
+    store, count = Counting(), 100
+    ranks = pollers(lambda: store, count)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number, wants="degraded" if number >= 40 else "", wants_since_seconds=0.0)
+    rounds(ranks[:60], 1)  # 20 of the 60 that report want it: not half of them
+    store.asked = 0
+    rounds(ranks[:60], 1)
+    assert store.asked < 60 * 6 + count
+    assert not any(poller.agreed for poller in ranks)
+
+
+def test_when_the_one_that_decides_dies_another_takes_over() -> None:
+    clock, store = FakeClock(), LocalStore()
+    ranks = pollers(lambda: store, 4, clock)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number, wants="degraded" if number == 0 else "")
+    rounds(ranks)  # rank 0 decides that one of four is not enough, and dies
+    ranks = ranks[1:]
+    for number, poller in enumerate(ranks, 1):
+        poller.standing = standing(number, wants="degraded" if number < 3 else "")
+    rounds(ranks)
+    assert not any(poller.agreed for poller in ranks)
+    clock.now += 2 * PATIENCE_SECONDS
+    rounds(ranks)
+    assert [len(poller.agreed) for poller in ranks] == [1, 1, 1]
+
+
+def test_many_standings_come_in_few_requests_and_missing_ones_are_left_out(own_server: Any) -> None:
+    store = C10dStore(own_server, "m/")
+    for number in range(0, 200, 2):
+        store.set(f"rank/{number}", str(number).encode())
+    keys = [f"rank/{number}" for number in range(200)]
+    assert store.get_all(keys) == [str(number).encode() for number in range(0, 200, 2)]
+    store.set("rank/7", b"7")
+    assert store.get_all(keys[:8]) == [b"0", b"2", b"4", b"6", b"7"]
+
+
 def test_nobody_wants_anything_and_nothing_happens() -> None:
     store = LocalStore()
     ranks = pollers(lambda: store)
@@ -172,7 +228,8 @@ def test_keys_of_an_earlier_run_are_not_seen(own_server: Any) -> None:
 
 def test_all_follow_rank_0_into_a_new_attempt_whatever_the_launchers_count(own_server: Any) -> None:
     """An elastic launcher's store outlives restarts, and two nodes may count a different number of these."""
-    first = [Poller(lambda name=name: C10dStore(own_server, "e/", name), 2, 20.0, FakeClock()) for name in ("one", "")]
+    stores = [C10dStore(own_server, "e/", name) for name in ("one", "")]
+    first = [Poller(partial(stores.__getitem__, number), 2, 20.0, FakeClock()) for number in range(2)]
     for number, poller in enumerate(first):
         poller.standing = standing(number, iteration=5000, wants="manual" if number == 1 else "")
     rounds(first)
