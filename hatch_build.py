@@ -6,11 +6,12 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-ASSETS = {"grafana": "eroica_otel/_assets/grafana", "alerts/rules": "eroica_otel/_assets/alerts/rules"}
+WANTED = ("grafana/dashboards", "alerts/rules", "alerts/alertmanager.example.yml")
+ASSETS = {path: f"eroica_otel/_assets/{path}" for path in WANTED}
 
 
 class AssetsHook(BuildHookInterface[Any]):
-    """Copies the folders of ASSETS into the wheel; one that is missing fails the build."""
+    """Copies what ASSETS names into the wheel; one that is missing fails the build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the folders, except in an editable build, where a copy would go stale."""
