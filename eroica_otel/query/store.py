@@ -9,12 +9,13 @@ import statistics
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import STATES, Identity, Point, WorkerWindow
 from eroica_otel.query.decode import decode, identity
+from eroica_otel.query.gathered import Earlier, window_id_of
 from eroica_otel.query.otlp import Delivery
 
 WINDOWS_KEPT = 16
@@ -61,7 +62,7 @@ class Job:
     Attributes:
         key: Team and name.
         workers: By rank; those of an earlier, larger world may still be there.
-        windows: By window id.
+        windows: By window id, in the order in which their first parts came; ids are of different clocks.
         spacing: Median time between two deliveries of a worker (samples, where a backend is read), 0 when unknown.
         last_seen: Latest delivery.
     """
@@ -98,6 +99,7 @@ class _Window:
     windows: dict[int, WorkerWindow] = field(default_factory=dict)
     patterns: int = 0
     released: bool = False
+    blocked: Identity | None = None
 
     def release(self) -> None:
         """Drop the contents; the ranks stay known."""
@@ -109,6 +111,7 @@ class _Job:
     last_seen: float
     workers: dict[int, _Worker] = field(default_factory=dict)
     windows: OrderedDict[int, _Window] = field(default_factory=OrderedDict)
+    joined: dict[int, int] = field(default_factory=dict)
 
 
 class Store:
@@ -143,7 +146,10 @@ class Store:
             if _known(job, who.rank, delivery.points):
                 return None
             window = decode(delivery.points)
-            return window if window is not None and self._keep(job, window, now) else None
+            if window is None:
+                return None
+            window = _gathered(job, window, now)
+            return window if self._keep(job, window, now) else None
 
     def restore(self, window: WorkerWindow, now: float) -> None:
         """Take in a window from the journal; its worker is not thereby alive."""
@@ -179,19 +185,22 @@ class Store:
         return job
 
     def _keep(self, job: _Job, window: WorkerWindow, now: float) -> bool:
-        if not (window.patterns or window.kinds or window.stopped_seconds):
+        if not (window.patterns or window.kinds or window.stopped_seconds or window.silent_seconds):
             # The patterns are stale already and the id is all that is left: nothing to judge.
             return False
         kept = job.windows.setdefault(window.window_id, _Window(now, now))
         if window.identity.rank in kept.ranks:
             return False
         kept.ranks.add(window.identity.rank)
+        if window.reason == "blocked" and kept.blocked is None:
+            kept.blocked = window.identity
         if not kept.released:
             kept.windows[window.identity.rank] = window
             kept.patterns += len(window.patterns)
         kept.latest = now
         while len(job.windows) > self._windows:
             job.windows.popitem(last=False)
+        job.joined = {own: kept for own, kept in job.joined.items() if kept in job.windows}
         self._make_room()
         return window.window_id in job.windows
 
@@ -205,12 +214,30 @@ class Store:
             window.release()
 
 
+def _gathered(job: _Job, window: WorkerWindow, now: float) -> WorkerWindow:
+    """Return the window under the id of the hang that it is part of."""
+    earlier = {
+        window_id: Earlier(kept.first, frozenset(kept.ranks), kept.blocked)
+        for window_id, kept in job.windows.items()
+        if kept.blocked is not None
+    }
+    window_id = window_id_of(window, earlier, now)
+    if window_id == window.window_id:
+        return window
+    job.joined[window.window_id] = window_id
+    return replace(window, window_id=window_id)
+
+
 def _refresh(worker: _Worker, who: Identity, delivery: Delivery, now: float) -> None:
+    state, whole = "", False
     for point in delivery.points:
         if point.name == names.WORKER_STATE.name and point.value == 1 and point.labels["state"] in STATES:
-            worker.state = point.labels["state"]
+            state = point.labels["state"]
         elif point.name == names.ITERATIONS.name:
-            worker.iterations = point.value
+            worker.iterations, whole = point.value, True
+    if state or whole:
+        # A helper that hears nothing from its trainer says no state: the earlier one is not known to hold.
+        worker.state = state
     if delivery.spacing_seconds > 0 or worker.last_seen:
         worker.intervals.append(delivery.spacing_seconds or now - worker.last_seen)
     worker.identity, worker.last_seen = who, now
@@ -219,8 +246,9 @@ def _refresh(worker: _Worker, who: Identity, delivery: Delivery, now: float) -> 
 def _known(job: _Job, rank: int, points: Iterable[Point]) -> bool:
     for point in points:
         if point.name == names.WINDOW_ID.name:
-            kept = job.windows.get(int(point.value)) if 0 <= point.value < 2**53 else None
-            return kept is not None and rank in kept.ranks
+            own = int(point.value) if 0 <= point.value < 2**53 else -1
+            ids = (own, job.joined.get(own, own))
+            return any(window_id in job.windows and rank in job.windows[window_id].ranks for window_id in ids)
     return True
 
 
@@ -266,7 +294,7 @@ def _snapshot(key: JobKey, job: _Job) -> Job:
     }
     windows = {
         window_id: Arrived(window_id, dict(window.windows), window.first, window.latest)
-        for window_id, window in sorted(job.windows.items())
+        for window_id, window in job.windows.items()
         if not window.released
     }
     spacings = [statistics.median(worker.intervals) for worker in job.workers.values() if worker.intervals]
