@@ -148,7 +148,9 @@ def test_when_the_one_that_decides_dies_another_takes_over() -> None:
     clock, store = FakeClock(), LocalStore()
     ranks = pollers(lambda: store, 4, clock)
     for number, poller in enumerate(ranks):
-        poller.standing = standing(number, wants="degraded" if number == 0 else "")
+        poller.standing = standing(number)
+    rounds(ranks, 1)
+    ranks[0].standing = standing(0, wants="degraded")
     rounds(ranks)  # rank 0 decides that one of four is not enough, and dies
     ranks = ranks[1:]
     for number, poller in enumerate(ranks, 1):
