@@ -127,7 +127,10 @@ SPOTS = (
     Spot(
         "table", "Where an iteration goes", "Share of the critical path by function: median of the workers in the "
         "latest window and in the reference window.", (0, 19, 12, 9), "percentunit",
-        [Query(f"topk(20, {_shares('eroica_function_median_ratio')})"), Query(_shares("eroica_function_reference_ratio"))],
+        [
+            Query(f"topk(20, {_shares('eroica_function_median_ratio')})"),
+            Query(_shares("eroica_function_reference_ratio")),
+        ],
         columns={
             "training_job": "Job", "function": "Function", "kind": "Kind", "peer_role": "Role", "Value #A": "Now",
             "Value #B": "Reference",
