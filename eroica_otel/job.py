@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from eroica_otel import __version__, jobview, names
+from eroica_otel import __version__, jobhang, jobview, names
 from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
 from eroica_otel.joboptions import JobOptions, Judge
 from eroica_otel.jobsources import Sources
-from eroica_otel.jobstate import Early, Sighting, after_sighting, after_verdict, is_due, is_final
+from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final
 from eroica_otel.jobtalk import Talk
 from eroica_otel.model import Finding, Point, Report, WorkerWindow
 from eroica_otel.publish.report.words import visible
@@ -89,7 +89,7 @@ class Localizer:
         self.metrics.start("eroica-metrics")
         for record in self._folder.read():
             # The clock of the earlier process says nothing about this one's.
-            life = replace(record.life, healthy_since=None)
+            life = replace(record.life, healthy_since=None, moving_since=None, arrived=-math.inf)
             self._records[record.team, record.training_job] = replace(record, life=life)
         self._files.resume(self._records)
         for window in self._journal.windows():
@@ -132,8 +132,9 @@ class Localizer:
 
     def _job_round(self, job: Job) -> None:
         self._talk.about(job, self._record(job.key).judged)
-        for window_id in sorted(job.windows):
-            self._consider(job, job.windows[window_id])
+        # By arrival: ids are of the deciders' clocks, which may be an hour apart.
+        for arrived in job.windows.values():
+            self._consider(job, arrived)
         self._look(job)
 
     def open_findings(self) -> tuple[Finding, ...]:
@@ -185,10 +186,7 @@ class Localizer:
         expected = jobview.expected_workers(job, arrived)
         if arrived.window_id in self._record(job.key).judged:
             self._reconsider(job, arrived, expected)
-        elif is_due(
-            len(arrived.windows), expected, first=arrived.first, latest=arrived.latest, spacing=job.spacing,
-            now=self._clock(), patience=self._options.patience,
-        ):  # fmt: skip
+        elif jobhang.due(job, arrived, expected, now=self._clock(), patience=self._options.patience):
             self._decide(job, arrived, expected)
 
     def _decide(self, job: Job, arrived: Arrived, expected: int) -> None:
@@ -231,7 +229,8 @@ class Localizer:
         began = time.perf_counter()
         reference = self._folder.reference(key_of(windows), self._wall())
         before = reference.windows if reference else ()
-        judge = partial(self._judge, windows, before, expected=expected, history=record.history)
+        there = jobhang.presence(job, self._clock(), self._options.patience)
+        judge = partial(self._judge, windows, before, expected=expected, history=record.history, presence=there)
         what = f"window {arrived.window_id} of {visible(job.key[1])}"
         judged: list[Report] = []
         self._faults.guard("judge", lambda: judged.append(judge()), what)
@@ -239,18 +238,18 @@ class Localizer:
             return
         report = jobview.with_notes(judged[0], twice, self._clock() - arrived.first)
         report = jobview.judged_again(report, late) if late else report
-        self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows)
+        self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows, arrived.first)
         self._deliver(job.key, report)
 
-    def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow]) -> None:
-        if report.reason == "reference":
+    def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow], first: float) -> None:
+        if report.reason == "reference" and all(window.iterations > 0 for window in windows):
             reference = Reference(key_of(windows), self._wall(), tuple(windows))
             self._faults.guard("state", lambda: self._folder.keep(reference))
         found = tuple(jobview.opened(finding, report, windows) for finding in report.findings)
         present = {window.identity.rank for window in windows}
         self._records[record.team, record.training_job] = replace(
             record,
-            life=after_verdict(record.life, report, found, present),
+            life=after_verdict(record.life, report, found, present, first),
             report=report,
             history=(*record.history, replace(report, detail=None))[-_HISTORY_KEPT:],
             success_timestamp_seconds=self._wall(),
@@ -266,7 +265,7 @@ class Localizer:
         record = self._record(job.key)
         life = after_sighting(
             record.life,
-            {rank: Sighting(worker.state, worker.last_seen) for rank, worker in job.workers.items()},
+            jobhang.sightings(job),
             jobview.expected_workers(job),
             last_seen=job.last_seen,
             now=self._clock(),

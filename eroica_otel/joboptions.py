@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eroica_otel.jobstate import Patience
+from eroica_otel.localize.presence import Presence
 from eroica_otel.model import WorkerWindow
 from eroica_otel.publish.serve import Renderer
 from eroica_otel.query.client import Backend
@@ -24,6 +25,7 @@ class Judge(Protocol):
         *,
         expected: int,
         history: Sequence[Report] = (),
+        presence: Mapping[int, Presence] = ...,
     ) -> Report:
         """Return the verdict."""
 

@@ -5,11 +5,14 @@ Every function takes the time (monotonic seconds) as an argument; states come in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import math
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from eroica_otel.model import Finding, Report
 from eroica_otel.publish.series import OpenFinding, is_alarming
+
+_HANGS = ("hang_missing_rank", "hang_in_python", "checkpoint_stall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Patience:
         silent_seconds: A worker without a delivery for this long is not known to be healthy.
         stale_seconds: A finding ends when nothing came from its job for this long.
         late_seconds: For this long after a verdict workers that were missing can still change it, once.
+        hang_seconds: Longest wait for workers that are missing from a blocked window: their absence is evidence.
     """
 
     complete_ratio: float = 0.95
@@ -37,6 +41,11 @@ class Patience:
     silent_seconds: float = 60.0
     stale_seconds: float = 300.0
     late_seconds: float = 60.0
+    hang_seconds: float = 60.0
+
+    def gone_seconds(self, spacing: float) -> float:
+        """Return after which silence a worker that delivers every ``spacing`` seconds counts as gone."""
+        return max(self.silent_seconds, self.spacings * spacing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +55,24 @@ class Life:
     Attributes:
         open: In the order of the verdict.
         window_id: Window of the latest verdict; 0 before the first.
+        arrived: When its first part came, by this process's clock; minus infinity before the first and after a
+            restart. Windows are ordered by it, never by their ids: those are of the deciders' clocks.
         unhealthy: The trigger has seen the fault too (a window of reason degraded or blocked, or such a state since).
         healthy_since: Since when all workers are healthy; None while one is not.
+        moving_since: Since when all workers have events again, be they slow; None while one has not.
     """
 
     open: tuple[OpenFinding, ...] = ()
     window_id: int = 0
     unhealthy: bool = False
     healthy_since: float | None = None
+    moving_since: float | None = None
+    arrived: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One worker as it is seen now; ``state`` is "" while it is unknown."""
+    """One worker as it is seen now; ``state`` is "" while it is unknown, or where two processes claim the rank."""
 
     state: str
     last_seen: float
@@ -102,7 +116,35 @@ def is_due(
     return quiet >= wait or now - first >= patience.most_waits * wait
 
 
-def after_verdict(life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int]) -> Life:
+def is_hang_due(
+    seen: int, missing: Sequence[float | None], *, first: float, latest: float, spacing: float, now: float,
+    patience: Patience,
+) -> bool:  # fmt: skip
+    """Return whether a blocked window is judged now: what is missing tells as much as what came, if it is known to be.
+
+    Args:
+        seen: Workers whose part arrived.
+        missing: Of each other worker that has not finished the time since its latest delivery, None where it never
+            delivered.
+        first: Arrival of the first part.
+        latest: Arrival of the latest.
+        spacing: Time between two deliveries of one worker, 0 when unknown.
+        now: The present.
+        patience: The waits.
+    """
+    if seen <= 0:
+        return False
+    open_ = [silence for silence in missing if silence is None or silence < patience.gone_seconds(spacing)]
+    if not open_ or now - first >= patience.hang_seconds:
+        return True
+    wait = max(patience.least_seconds, patience.spacings * spacing)
+    dying = any(silence is not None and silence >= wait for silence in open_)
+    return now - latest >= wait and not dying
+
+
+def after_verdict(
+    life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int], arrived: float = math.inf
+) -> Life:
     """Return the findings that are open after a verdict; one about an older window than the last changes nothing.
 
     Args:
@@ -110,14 +152,15 @@ def after_verdict(life: Life, report: Report, found: tuple[OpenFinding, ...], pr
         report: The verdict.
         found: Its findings.
         present: Ranks whose patterns were judged.
+        arrived: When the first part of the window came.
     """
-    if report.window_id < life.window_id:
+    if arrived < life.arrived:
         return life
     kept = tuple(item for item in life.open if not _is_refuted(item, report, found, present))
     opened = tuple(_keep_cause(item, life.open) for item in found)
     open_ = opened + tuple(item for item in kept if not any(_same(item.finding, new.finding) for new in opened))
     triggered = report.reason in ("degraded", "blocked")
-    return Life(open_, report.window_id, bool(open_) and (life.unhealthy or triggered), None)
+    return Life(open_, report.window_id, bool(open_) and (life.unhealthy or triggered), arrived=arrived)
 
 
 def after_sighting(
@@ -126,37 +169,70 @@ def after_sighting(
     """Return the findings that are open after a look at the workers' states.
 
     Health ends a finding only where the trigger saw the fault: a rank that is slow from its first iteration is
-    healthy to its own trigger, and only a later window can say that it is not. ``last_seen`` is the latest delivery
-    of the job, or the start of this localizer.
+    healthy to its own trigger, and only a later window can say that it is not. A hang ends where the job has events
+    again for as long, be it slow, and at once when the job ended normally. ``last_seen`` is the latest delivery of the
+    job, or the start of this localizer.
     """
+    if now - last_seen < patience.stale_seconds:
+        life = _after_hang(life, workers, world_size, now, patience)
     if not life.open:
         return life
     if now - last_seen >= patience.stale_seconds:
-        return replace(life, open=(), unhealthy=False, healthy_since=None)
+        return _closed(life)
     unhealthy = life.unhealthy or any(worker.state in ("degraded", "blocked") for worker in workers.values())
     if not unhealthy or not _all_healthy(workers, world_size, now, patience):
         return replace(life, unhealthy=unhealthy, healthy_since=None)
     since = now if life.healthy_since is None else life.healthy_since
     if now - since >= patience.healthy_seconds:
-        return replace(life, open=(), unhealthy=False, healthy_since=None)
+        return _closed(life)
     return replace(life, unhealthy=True, healthy_since=since)
 
 
+def _closed(life: Life) -> Life:
+    return replace(life, open=(), unhealthy=False, healthy_since=None, moving_since=None)
+
+
+def _after_hang(
+    life: Life, workers: Mapping[int, Sighting], world_size: int, now: float, patience: Patience
+) -> Life:  # fmt: skip
+    """Return what is open when hangs that are over have ended."""
+    others = tuple(item for item in life.open if not is_hang(item))
+    if len(others) == len(life.open):
+        return life
+    if not _all_in(workers, world_size, ("learning", "healthy", "degraded"), now, patience):
+        return replace(life, moving_since=None)
+    since = now if life.moving_since is None else life.moving_since
+    ended = _all_in(workers, world_size, (), now, patience) or now - since >= patience.healthy_seconds
+    return replace(life, open=others if ended else life.open, moving_since=None if ended else since)
+
+
+def is_hang(item: OpenFinding) -> bool:
+    """Return whether nothing moves because of a finding."""
+    return item.reason == "blocked" or item.finding.cause in _HANGS
+
+
 def _all_healthy(workers: Mapping[int, Sighting], world_size: int, now: float, patience: Patience) -> bool:
+    return _all_in(workers, world_size, ("healthy",), now, patience)
+
+
+def _all_in(
+    workers: Mapping[int, Sighting], world_size: int, states: Collection[str], now: float, patience: Patience
+) -> bool:  # fmt: skip
+    """Return whether each worker has finished, or lives in one of these states."""
     if not 0 < world_size <= len(workers):
         return False
-    current = (workers.get(rank) for rank in range(world_size))
-    return all(worker is not None and _is_healthy(worker, now, patience) for worker in current)
-
-
-def _is_healthy(worker: Sighting, now: float, patience: Patience) -> bool:
-    lives = now - worker.last_seen < patience.silent_seconds
-    return worker.state == "finished" or (worker.state == "healthy" and lives)
+    current = [workers[rank] for rank in range(world_size) if rank in workers]
+    return len(current) == world_size and all(
+        worker.state == "finished" or (worker.state in states and now - worker.last_seen < patience.silent_seconds)
+        for worker in current
+    )
 
 
 def _is_refuted(item: OpenFinding, report: Report, found: tuple[OpenFinding, ...], present: Set[int]) -> bool:
     finding = item.finding
-    if finding.function_id in report.no_consensus:
+    if is_hang(item) and report.reason != "blocked" and report.detail is not None:
+        return True  # the window has iterations: it moves
+    if finding.function_id and finding.function_id in report.no_consensus:
         return False
     if finding.ranks and present.isdisjoint(finding.ranks):
         return False

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -20,6 +21,7 @@ from opentelemetry.sdk.resources import Resource
 
 from eroica_otel import names
 from eroica_otel.export.points import window_points
+from eroica_otel.localize.presence import Presence
 from eroica_otel.model import (
     STATES,
     Collective,
@@ -212,6 +214,7 @@ def most_python(
     *,
     expected: int,
     history: Sequence[Report] = (),
+    presence: Mapping[int, Presence] = MappingProxyType({}),
 ) -> Report:
     """Judge by one plain rule: a rank whose Python share is 0.2 above the median of all is a culprit."""
     shares = {item.identity.rank: item.kinds.get("python", 0.0) for item in windows}

@@ -171,8 +171,8 @@ def test_a_late_worker_brings_a_second_verdict_that_replaces_the_first(bench: Be
 
 
 def test_a_finding_of_the_first_verdict_that_the_second_does_not_make_is_gone(bench: Bench) -> None:
-    def only_when_incomplete(windows: Any, reference: Any = (), *, expected: int, history: Any = ()) -> Report:
-        made = most_python(windows, reference, expected=expected, history=history)
+    def only_when_incomplete(windows: Any, reference: Any = (), *, expected: int, **known: Any) -> Report:
+        made = most_python(windows, reference, expected=expected, **known)
         return made if made.missing_ranks else replace(made, findings=(), victims=())
 
     localizer = judged_without_3(bench, [1], only_when_incomplete)
@@ -350,7 +350,7 @@ def test_a_restored_finding_of_a_job_that_never_returns_ends(bench: Bench) -> No
     assert localizer.open_findings() == ()
 
 
-def broken(windows: object, reference: object = (), *, expected: int, history: object = ()) -> Report:
+def broken(windows: object, reference: object = (), *, expected: int, **known: object) -> Report:
     raise ZeroDivisionError("no iterations")
 
 
@@ -476,7 +476,7 @@ def test_a_window_of_the_far_future_is_refused(bench: Bench) -> None:
     assert (status, b"lies in the future" in answer) == (400, True)
 
 
-def out_of_memory(windows: object, reference: object = (), *, expected: int, history: object = ()) -> Report:
+def out_of_memory(windows: object, reference: object = (), *, expected: int, **known: object) -> Report:
     raise MemoryError
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,7 +52,12 @@ def test_inverts_collectives_peaks_and_absent_values() -> None:
     assert decode(collect(given)) == given
 
 
-BLOCKED = {"reason": "blocked", "iterations": 0, "silent_seconds": 34.0, "progress": {"0": (42, 41), "tp": (7, None)}}
+BLOCKED: dict[str, Any] = {
+    "reason": "blocked",
+    "iterations": 0,
+    "silent_seconds": 34.0,
+    "progress": {"0": (42, 41), "tp": (7, None)},
+}
 
 
 def test_inverts_a_blocked_window() -> None:
