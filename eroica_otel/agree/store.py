@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 LEADER_PATIENCE_SECONDS = 30.0
 """After this time without rank 0, which may not be watched, another rank opens the attempt."""
+ATTEMPT_SECONDS = 5.0
+"""Between two looks at which attempt is the present one: thousands of ranks ask one server."""
 MOST_AT_ONCE = 64
 _ATTEMPT = "attempt"
 
@@ -77,15 +79,17 @@ class C10dStore:
         self._follows = attempt is not None
         self._attempt = "" if self._follows else "only"
         self._clock = clock
-        self._since = clock()
+        self._since = self._asked = clock()
         self._known: set[str] = set()
         if attempt:
             self._store.set(prefix + _ATTEMPT, attempt)
 
     def attempt(self) -> str:
-        if self._follows:
+        now = self._clock()
+        if self._follows and (not self._attempt or now - self._asked > ATTEMPT_SECONDS):
+            self._asked = now
             told = self._read(self._prefix + _ATTEMPT)
-            if told is None and self._clock() - self._since > LEADER_PATIENCE_SECONDS:
+            if told is None and now - self._since > LEADER_PATIENCE_SECONDS:
                 told = bytes(self._store.compare_set(self._prefix + _ATTEMPT, "", new_attempt()))
             self._attempt = (told or b"").decode()
         return self._attempt

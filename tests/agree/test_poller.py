@@ -20,7 +20,7 @@ import torch.distributed
 
 from eroica_otel.agree.decider import PATIENCE_SECONDS
 from eroica_otel.agree.poller import RETRY_SECONDS, Poller
-from eroica_otel.agree.store import C10dStore, LocalStore, Store, connect
+from eroica_otel.agree.store import ATTEMPT_SECONDS, C10dStore, LocalStore, Store, connect
 from eroica_otel.model import Window
 from factories_worker import FakeClock, standing
 
@@ -236,7 +236,8 @@ def test_all_follow_rank_0_into_a_new_attempt_whatever_the_launchers_count(own_s
         poller.standing = standing(number, iteration=5000, wants="manual" if number == 1 else "")
     rounds(first)
     assert [len(poller.agreed) for poller in first] == [1, 1]
-    follower = Poller(lambda: C10dStore(own_server, "e/", ""), 2, 20.0, FakeClock())
+    clock = FakeClock()
+    follower = Poller(lambda: C10dStore(own_server, "e/", "", clock), 2, 20.0, clock)
     follower.standing = standing(1, iteration=30, wants="manual", windows=1)
     follower.poll()  # before rank 0 is back: an attempt that is over, its window lies far ahead
     leader = Poller(lambda: C10dStore(own_server, "e/", "two"), 2, 20.0, FakeClock())
@@ -245,6 +246,7 @@ def test_all_follow_rank_0_into_a_new_attempt_whatever_the_launchers_count(own_s
     follower.agreed.clear()
     for _ in range(3):
         leader.poll()
+        clock.now += 2 * ATTEMPT_SECONDS
         follower.standing = standing(1, iteration=30, wants="manual", windows=taken + follower.offset)
         follower.poll()
     (window,) = leader.agreed
