@@ -22,6 +22,7 @@ from eroica_otel.hardware import host, net
 from eroica_otel.model import Identity, Window
 from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, Readings, WindowCapture, affordable_iterations
 from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
+from eroica_otel.signals.backward import inside_backward
 from eroica_otel.signals.hooks import NEVER, Recorder
 
 PROBE_ITERATIONS = 2
@@ -145,6 +146,11 @@ class Windows:
     def on_edge(self) -> None:
         """Training thread, after an update inside or at the start of a window, or after any event when overdue."""
         with self._lock:
+            if inside_backward():
+                self._postpone()
+                return
+            if self._recorder.postponed:
+                self._recorder.postponed = False
             in_order = False
             try:
                 self._at_edge()
@@ -152,6 +158,16 @@ class Windows:
             finally:
                 if not in_order:
                     self._abandon()
+
+    def _postpone(self) -> None:
+        """Have the next input begin or end the window: an optimizer that runs in the backward pass cannot."""
+        window = self._pending
+        if self._capture is None and window is not None and self._recorder.steps >= window.stop:
+            self._recorder.postponed = False
+            why = "the optimizer runs inside the backward pass and no input is seen: put eroica_otel.watch() around it"
+            self._finish(window, why)
+        elif window is not None:
+            self._recorder.postponed = True
 
     def _at_edge(self) -> None:
         steps, window, capture = self._recorder.steps, self._pending, self._capture

@@ -329,3 +329,41 @@ def test_a_child_forked_inside_a_window_leaves_it_alone(training: Training) -> N
     training.windows._capture = capture
     training.step(5)
     assert training.captures() == ["window-1764430000"]
+
+
+def in_backward(training: Training, times: int, inputs: bool = True) -> None:
+    """Iterations whose update runs inside the backward pass."""
+    parameter = torch.zeros(8, requires_grad=True)
+    parameter.register_post_accumulate_grad_hook(lambda _: training.recorder.update(training))
+    for _ in range(times):
+        if inputs:
+            training.input()
+        (parameter * 2).sum().backward()
+
+
+def test_an_optimizer_in_the_backward_pass_has_its_windows_from_input_to_input(
+    training: Training, tmp_path: Path
+) -> None:
+    """To start or stop torch's profiler inside a backward pass crashes the process."""
+    in_backward(training, 3)
+    training.windows.probe(identity())
+    in_backward(training, 6)
+    assert training.windows.events_per_iteration
+    training.take(11, 14)
+    in_backward(training, 5)
+    assert training.recorder.steps == 14
+    assert training.captures() == []
+    training.input()
+    capture = samples.read(tmp_path / "window-1764430000")
+    assert capture.window == Window(1_764_430_000, "manual", 11, 14)
+    assert len(capture.iteration_ns) == 4
+    assert not training.recorder.postponed
+
+
+def test_without_inputs_an_optimizer_in_the_backward_pass_gets_no_window_and_is_told_why(training: Training) -> None:
+    training.step(3)
+    training.probe()
+    training.take(11, 14)
+    in_backward(training, 8, inputs=False)
+    assert (training.captures(), training.windows.busy) == ([], False)
+    assert "the optimizer runs inside the backward pass and no input is seen" in training.said[-1]

@@ -54,10 +54,13 @@ class Recorder:
             fetched any, so that nobody need ask which thread it is, or where several train.
         patient: Whether to start with the first update, not with an input: a forked child that only reads data, beside
             a training, is no worker.
+        postponed: Whether ``on_edge`` is called after the next events too, inputs or updates: at an update inside a
+            backward pass a window can neither begin nor end.
     """
 
     __slots__ = (
         "_overdue",
+        "_postponed",
         "_seen_update",
         "_started",
         "_successors",
@@ -88,7 +91,7 @@ class Recorder:
         self.optimizer: weakref.ref[Any] | None = None
         self.counted = self.latest = self.thread = 0
         self.attention = True
-        self._started = self._overdue = self._seen_update = False
+        self._started = self._overdue = self._postponed = self._seen_update = False
         self._successors = Successors()
         self._trainer = TrainingThread()
 
@@ -113,9 +116,18 @@ class Recorder:
         self._overdue = value
         self.attention = True
 
+    @property
+    def postponed(self) -> bool:
+        return self._postponed
+
+    @postponed.setter
+    def postponed(self, value: bool) -> None:
+        self._postponed = value
+        self.attention = True
+
     def notice(self, update: bool) -> None:
-        """Take note of the first event and of the thread that it comes from; end what is overdue."""
-        if self._overdue:
+        """Take note of the first event and of the thread that it comes from; do what is overdue or was postponed."""
+        if self._overdue or (self._postponed and self.thread in (0, get_ident())):
             self.on_edge()
             return
         self._look_at_thread(update)
