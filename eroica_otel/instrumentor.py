@@ -15,9 +15,13 @@ from typing import Any
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.sdk.metrics.export import MetricReader, MetricsData
 
-from eroica_otel.plugin import Handle, instrument
+from eroica_otel.plugin import LOGGER, Handle, instrument
 
 PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+PULL = (
+    "OTEL_METRICS_EXPORTER=prometheus lets opentelemetry-instrument open one and the same port in every process, and "
+    "those that come second are not instrumented: set OTEL_METRICS_EXPORTER=none and EROICA_DELIVERIES=prometheus"
+)
 
 
 class EroicaInstrumentor(BaseInstrumentor):
@@ -31,6 +35,8 @@ class EroicaInstrumentor(BaseInstrumentor):
 
     def _instrument(self, **kwargs: Any) -> None:
         restore_protocol(os.environ, started_with())
+        if "prometheus" in os.environ.get("OTEL_METRICS_EXPORTER", ""):
+            LOGGER.warning("eroica_otel: config: %s", PULL)
         self._handle = instrument()
 
     def _uninstrument(self, **kwargs: Any) -> None:

@@ -1,0 +1,70 @@
+"""Unmodified trainings under opentelemetry-instrument, with the wheel: who is watched, and nothing doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import zerocode
+from factories_worker import Endpoint
+
+PLAIN = str(Path(__file__).parent / "plain.py")
+TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2")
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return zerocode.environment(tmp_path_factory.mktemp("zerocode"))
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*TORCHRUN, "--no-python", "opentelemetry-instrument", "python", PLAIN),
+        ("opentelemetry-instrument", *TORCHRUN, PLAIN),
+    ],
+    ids=["ranks alone", "launcher too"],
+)
+def test_each_rank_is_watched_once_and_the_launcher_is_not(
+    command: tuple[str, ...], commands: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """opentelemetry-distro makes gRPC the protocol; the endpoint speaks HTTP, which is what the user has asked for."""
+    done = zerocode.run(commands, endpoint, tmp_path, *command, "--epochs", "6")
+    assert done.stdout.count("steps 60") == 2
+    found = zerocode.senders(endpoint)
+    assert [(instance, most) for instance, _, most in found] == [("rank-0", 60.0), ("rank-1", 60.0)]
+
+
+def test_forks_of_loader_workers_neither_hang_nor_send(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
+    """200 forks here; 1,000 were run by hand (250 epochs)."""
+    more = ("--epochs", "50", "--steps", "4", "--workers", "4", "--pause", "0")
+    done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", PLAIN, *more)
+    assert "steps 200" in done.stdout
+    ((instance, _, most),) = zerocode.senders(endpoint)
+    assert (instance, most) == ("rank-0", 200.0)
+
+
+def test_the_standard_switch_turns_it_off(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
+    off = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "eroica"}
+    code = "import sys, torch.optim; print('eroica_otel' in sys.modules)"
+    program = ("opentelemetry-instrument", "python", "-c", code)
+    assert zerocode.run(commands, endpoint, tmp_path, *program, **off).stdout == "False\n"
+    assert zerocode.run(commands, endpoint, tmp_path, *program).stdout == "True\n"
+
+
+def test_remote_write_does_not_keep_the_loader_from_attaching(
+    commands: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    code = "import eroica_otel; print(len(eroica_otel.plugin._ACTIVE))"
+    asked = {"OTEL_METRICS_EXPORTER": "remote_write", "EROICA_REMOTE_WRITE_URL": "http://127.0.0.1:1/write"}
+    done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", "-c", code, **asked)
+    assert done.stdout == "1\n", done.stderr
