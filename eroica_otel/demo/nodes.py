@@ -1,7 +1,7 @@
 """Network namespaces that serve as nodes: each has an address, a host name and a folder of its own, all on one bridge.
 
-Needs root and ``ip`` (iproute2), as a build machine has. Links can be limited, cut and mended. Nothing stays behind:
-leaving the context ends every process that was started and removes namespaces and bridge.
+Needs root, ``ip`` and ``tc`` (iproute2) and ``unshare`` (util-linux). Links can be limited, cut and mended. Nothing
+stays behind: leaving the context ends every process that was started and removes namespaces and bridge.
 """
 
 from __future__ import annotations
@@ -21,6 +21,19 @@ NETWORK = "10.213.{third}.{last}"
 _ETC = Path("/etc/netns")
 
 
+def missing() -> str:
+    """Return what nodes need and this machine lacks, "" for nothing."""
+    if os.geteuid() != 0:
+        return "root, to make network namespaces"
+    absent = [name for name in ("ip", "tc", "unshare") if shutil.which(name) is None]
+    if absent:
+        return f"{' and '.join(absent)} (Debian: apt-get install iproute2 util-linux)"
+    name = f"er{secrets.token_hex(2)}"
+    tried = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    return f"network namespaces ({tried.stderr.strip()})" if tried.returncode else ""
+
+
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
@@ -32,11 +45,13 @@ class Node:
     Attributes:
         host: Its host name, as the label ``host`` shows it.
         address: Its address on the bridge.
+        gateway: This machine's address on the bridge.
         folder: A folder that the other nodes do not use.
     """
 
     host: str
     address: str
+    gateway: str
     namespace: str
     link: str
     folder: Path
@@ -88,7 +103,10 @@ class Node:
 
 @contextmanager
 def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
-    """Make ``count`` nodes that reach each other and, at the first address of their network, this machine."""
+    """Make ``count`` nodes that reach each other and, at the first address of their network, this machine.
+
+    Raises CalledProcessError where ``missing`` says so.
+    """
     mark, third = secrets.token_hex(2), secrets.randbelow(250)
     bridge = f"er{mark}"
     made: list[Node] = []
@@ -114,7 +132,8 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
 
 def _node(number: int, mark: str, third: int, bridge: str, folder: Path) -> Node:
     namespace, link = f"er{mark}-{number}", f"er{mark}v{number}"
-    node = Node(f"node-{number}", NETWORK.format(third=third, last=10 + number), namespace, link, folder / str(number))
+    address, gateway = (NETWORK.format(third=third, last=last) for last in (10 + number, 1))
+    node = Node(f"node-{number}", address, gateway, namespace, link, folder / str(number))
     node.folder.mkdir(parents=True)
     _ip("netns", "add", namespace)
     _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", namespace)
