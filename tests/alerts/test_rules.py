@@ -1,0 +1,142 @@
+"""The rules: accepted by promtool and vmalert, tested one by one, and such that one fault is one alert."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+
+from alert_rules import ALERTS, CASES, FINDINGS, ROOT, RULES, alerts, all_rules, generator, read, run
+from eroica_otel import names
+
+ALLOWED = {"training_job", "team", "rank", "host", "severity", "domain"}
+HISTOGRAM_PARTS = ("_sum", "_count", "_bucket")
+
+
+def test_promtool_accepts_all_rules_and_has_nothing_to_say_on_style() -> None:
+    run("promtool", "check", "rules", "--lint=all", "--lint-fatal", *RULES)
+
+
+def test_vmalert_accepts_them_too(tmp_path: Path) -> None:
+    for path in RULES:
+        # It knows keep_firing_for since its release 1.90; Debian's is older.
+        text = re.sub(r"^ +keep_firing_for: .*\n", "", path.read_text("utf-8"), flags=re.MULTILINE)
+        (tmp_path / path.name).write_text(text, "utf-8")
+    run("vmalert", "-dryRun", f"-rule={tmp_path}/*.yml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_promtool_runs_the_cases(case: Path) -> None:
+    assert "SUCCESS" in run("promtool", "test", "rules", case)
+
+
+def test_every_alert_has_a_case_in_which_it_is_silent_and_one_in_which_it_fires() -> None:
+    silent, fires = set(), set()
+    for case in CASES:
+        for test in read(case)["tests"]:
+            for step in test.get("alert_rule_test", ()):
+                (fires if step.get("exp_alerts") else silent).add(step["alertname"])
+    assert fires == set(alerts())
+    assert silent == set(alerts()) - {"EroicaDeadMan"}, "the dead man is never silent"
+
+
+def test_every_alert_that_fires_in_a_case_carries_known_labels_only() -> None:
+    labels: set[str] = set()
+    for case in CASES:
+        for test in read(case)["tests"]:
+            for step in test.get("alert_rule_test", ()):
+                labels |= {label for alert in step.get("exp_alerts") or () for label in alert["exp_labels"]}
+    assert labels == ALLOWED
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_an_alert_says_what_and_where_to_read_on(name: str) -> None:
+    rule = alerts()[name]
+    said = rule["annotations"]
+    assert re.fullmatch(r"Eroica([A-Z][a-z]+)+", name)
+    assert said["summary"].endswith(".")
+    assert "Advice: " in said["description"]
+    assert said["runbook_url"] == f"docs/runbook.md#{name.lower()}"
+    assert set(rule.get("labels", {})) == (set() if name in FINDINGS else {"severity", "domain"})
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_finding_fires_at_once_and_outlives_a_gap(name: str) -> None:
+    rule = alerts()[name]
+    assert (rule["for"], rule["keep_firing_for"]) == ("0s", "5m")
+    assert {"function", "cause", "impact", "advice"} <= set(rule["annotations"])
+
+
+def test_a_recorded_series_says_level_metric_and_operation() -> None:
+    recorded = {rule["record"] for rule in all_rules() if "record" in rule}
+    assert all(re.fullmatch(r"(job|cause):eroica_[a-z_]+:[a-z0-9]+", name) for name in recorded)
+
+
+def _selectors(expression: str) -> set[str]:
+    return set(re.findall(r"\b(?:[a-z]+:)?eroica_[a-z_]+(?::[a-z0-9]+)?", expression))
+
+
+def test_rules_ask_for_series_that_exist() -> None:
+    recorded = {rule["record"] for rule in all_rules() if "record" in rule}
+    parts = {metric.name + part for metric in names.DURATIONS for part in HISTOGRAM_PARTS}
+    for rule in all_rules():
+        promql_parser.parse(rule["expr"])
+        texts = [rule["expr"], *rule.get("annotations", {}).values()]
+        asked = {name for text in texts for name in _selectors(text)} - {"eroica_otel"}
+        assert asked <= recorded | parts | set(names.BY_NAME), rule
+
+
+def test_every_cause_has_advice() -> None:
+    advice = {
+        rule["labels"]["cause"]: rule["labels"]["advice"] for rule in all_rules() if "cause" in rule.get("labels", {})
+    }
+    assert set(advice) == set(names.CAUSES)
+    assert all(text and not text.endswith(".") for text in advice.values())
+
+
+def test_the_files_are_what_the_generator_writes() -> None:
+    written = generator().files((ALERTS / "config.ini").read_text("utf-8"))
+    assert {path.relative_to(ALERTS).as_posix() for path in RULES} | {"prometheusrule.yaml"} == set(written)
+    for name, text in written.items():
+        assert (ALERTS / name).read_text("utf-8") == text, "make docs renews it"
+
+
+def test_the_manifest_of_the_operator_holds_the_same_groups() -> None:
+    manifest = read(ALERTS / "prometheusrule.yaml")
+    assert (manifest["apiVersion"], manifest["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    groups = {group["name"]: group for group in manifest["spec"]["groups"]}
+    assert groups == {group["name"]: group for path in RULES for group in read(path)["groups"]}
+
+
+def test_other_choices_reach_every_rule(tmp_path: Path) -> None:
+    config = (ALERTS / "config.ini").read_text("utf-8")
+    config = config.replace('jobs = training_job=~".+"', 'jobs = cluster="x"').replace("keep = 5m", "keep = 9m")
+    config = config.replace("localizer =", 'localizer = cluster="x"')
+    (tmp_path / "mine.ini").write_text(config.replace("docs/runbook.md", "https://wiki/run"), "utf-8")
+    assert generator().main(["--config", str(tmp_path / "mine.ini"), "--out", str(tmp_path)]) == 0
+    run("promtool", "check", "rules", "--lint=all", "--lint-fatal", *sorted((tmp_path / "rules").glob("*.yml")))
+    for path in sorted((tmp_path / "rules").glob("*.yml")):
+        for rule in (rule for group in read(path)["groups"] for rule in group["rules"]):
+            assert 'training_job=~".+"' not in rule["expr"]
+            assert rule.get("keep_firing_for", "9m") == "9m"
+            assert rule.get("annotations", {}).get("runbook_url", "https://wiki/run#").startswith("https://wiki/run#")
+            raw = re.findall(r"(?<![:\w])eroica_[a-z_]+(.{0,60})", rule["expr"], flags=re.DOTALL)
+            assert all(after.lstrip("{ \n").startswith("cluster") for after in raw), rule["expr"]
+
+
+def _headings(page: str) -> dict[str, Any]:
+    sections = re.split(r"^## ", (ROOT / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)[1:]
+    return {section.partition("\n")[0].strip(): section.partition("\n")[2] for section in sections}
+
+
+def test_the_runbook_has_an_entry_for_every_alert_and_every_cause() -> None:
+    entries = _headings("runbook.md")
+    assert set(alerts()) <= set(entries)
+    for name in alerts():
+        for word in ("**What it means.**", "**Look first.**", "**Then.**"):
+            assert word in entries[name], (name, word)
+    causes = entries["What to do for each cause"]
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", causes, flags=re.MULTILINE)) == set(names.CAUSES)
