@@ -138,6 +138,7 @@ def test_the_metadata_names_licence_python_and_extras(metadata: Message) -> None
         "fast",
         "dev",
         "instruments",
+        "zero-code",
     }
 
 
@@ -159,6 +160,7 @@ def test_the_extras_add_what_they_are_named_after(metadata: Message) -> None:
     assert {extra: set(requirements(metadata, extra)) for extra in extras} == {
         extra: {package} for extra, package in extras.items()
     }
+    assert set(requirements(metadata, "zero-code")) == {"opentelemetry-distro"}
     instruments = requirements(metadata, "instruments")
     assert str(instruments["torch"].specifier) == ">=2.4"
 
