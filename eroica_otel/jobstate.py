@@ -143,7 +143,7 @@ def is_hang_due(
 
 
 def after_verdict(
-    life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int], arrived: float = math.inf
+    life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int], arrived: float
 ) -> Life:
     """Return the findings that are open after a verdict; one about an older window than the last changes nothing.
 

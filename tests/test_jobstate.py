@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from eroica_otel.jobstate import Life, Patience, Sighting, after_sighting, after_verdict, is_due
-from eroica_otel.model import Report
+from eroica_otel.jobstate import Life, Patience, Sighting, after_sighting, after_verdict, is_due, is_hang_due
 from eroica_otel.publish.series import OpenFinding
 from factories_central import WINDOW, finding, identity, report
 
@@ -49,21 +49,23 @@ def test_while_workers_still_come_in_the_wait_goes_on_but_not_for_ever() -> None
     assert due(50, 100, latest=59.0, now=60.0)
 
 
-def verdict(life: Life, *found: OpenFinding, present: frozenset[int] = ALL, **changes: object) -> Life:
-    given = report(window_id=WINDOW + 60, findings=tuple(new.finding for new in found), **changes)
-    return after_verdict(life, given, found, present)
+def verdict(
+    life: Life, *found: OpenFinding, present: frozenset[int] = ALL, arrived: float = 60.0, **changes: object
+) -> Life:
+    given = report(**{"window_id": WINDOW + 60, "findings": tuple(new.finding for new in found)} | changes)
+    return after_verdict(life, given, found, present, arrived)
 
 
-OPEN = Life((item(),), WINDOW, unhealthy=True)
+OPEN = Life((item(),), WINDOW, unhealthy=True, arrived=0.0)
 
 
 def test_a_verdict_opens_its_findings() -> None:
-    assert verdict(Life(), item()) == Life((item(),), WINDOW + 60, unhealthy=True)
+    assert verdict(Life(), item()) == Life((item(),), WINDOW + 60, unhealthy=True, arrived=60.0)
 
 
 @pytest.mark.parametrize("reason", ["reference", "manual", "periodic"])
 def test_a_later_window_without_it_refutes_a_finding(reason: str) -> None:
-    assert verdict(OPEN, reason=reason) == Life((), WINDOW + 60)
+    assert verdict(OPEN, reason=reason) == Life((), WINDOW + 60, arrived=60.0)
 
 
 def test_a_later_window_with_another_culprit_refutes_it() -> None:
@@ -88,9 +90,12 @@ def test_no_consensus_on_its_function_refutes_nothing() -> None:
     assert verdict(OPEN, reason="manual", no_consensus=("aaaaaaaaaaaa",)).open == OPEN.open
 
 
-def test_an_older_window_changes_nothing() -> None:
-    late: Report = report(window_id=WINDOW - 1)
-    assert after_verdict(OPEN, late, (), ALL) == OPEN
+def test_a_window_that_came_earlier_changes_nothing_whatever_its_id() -> None:
+    assert verdict(OPEN, reason="manual", window_id=WINDOW + 3600, arrived=-1.0) == OPEN
+
+
+def test_a_window_that_came_later_counts_though_its_decider_s_clock_is_an_hour_behind() -> None:
+    assert verdict(OPEN, reason="manual", window_id=WINDOW - 3600).open == ()
 
 
 def test_unknown_is_no_evidence_against_a_cause() -> None:
@@ -161,3 +166,72 @@ def test_a_chronic_culprit_is_not_ended_by_the_health_that_it_always_had() -> No
 def test_nothing_open_stays_nothing() -> None:
     closed = replace(OPEN, open=())
     assert look(closed, *HEALTHY, now=1.0) == closed
+
+
+def hang_due(*missing: float | None, seen: int = 3, now: float = 0.0, latest: float = 0.0) -> bool:
+    return is_hang_due(seen, missing, first=0.0, latest=latest, spacing=10.0, now=now, patience=PATIENCE)
+
+
+def test_a_blocked_window_is_due_at_once_where_who_is_missing_is_known_to_be_gone() -> None:
+    assert hang_due()
+    assert hang_due(60.0)
+    assert not hang_due(seen=0)
+    assert not hang_due(59.9)
+
+
+def test_a_worker_that_lives_is_waited_for_two_and_a_half_deliveries() -> None:
+    assert not hang_due(5.0, now=24.9)
+    assert hang_due(5.0, now=25.0)
+    assert hang_due(None, now=25.0)
+    assert not hang_due(None, now=30.0, latest=10.0)
+
+
+def test_a_worker_that_may_be_dying_is_waited_for_until_it_is_known_but_never_beyond_a_minute() -> None:
+    assert not hang_due(25.0, 5.0, now=25.0)
+    assert not hang_due(59.0, now=59.0)
+    assert hang_due(60.0, now=59.0)
+    assert hang_due(25.0, 59.0, now=60.0)
+
+
+def test_where_deliveries_are_rare_silence_is_no_death() -> None:
+    assert Patience().gone_seconds(10.0) == 60.0
+    assert Patience().gone_seconds(60.0) == 150.0
+
+
+HANG = Life((item("blocked", cause="hang_in_python"),), WINDOW, unhealthy=True, arrived=0.0)
+BLOCKED = ("blocked",) * 4
+
+
+def test_a_hang_ends_two_minutes_after_events_came_again_be_they_slow() -> None:
+    life = look(look(HANG, *BLOCKED, now=90.0), *SLOW, now=100.0)
+    assert look(life, *SLOW, now=219.9).open
+    assert not look(life, *SLOW, now=220.0).open
+
+
+def test_a_relapse_into_the_hang_starts_the_two_minutes_again() -> None:
+    life = look(look(HANG, *HEALTHY, now=100.0), *BLOCKED, now=200.0)
+    life = look(life, *HEALTHY, now=210.0)
+    assert look(life, *HEALTHY, now=329.0).open
+    assert not look(life, *HEALTHY, now=330.0).open
+
+
+@pytest.mark.parametrize("states", [("blocked", *HEALTHY[1:]), ("", *HEALTHY[1:]), ("paused", *HEALTHY[1:])])
+def test_a_hang_lasts_while_one_rank_has_no_events(states: tuple[str, ...]) -> None:
+    assert look(look(HANG, *states, now=100.0), *states, now=1000.0).open
+
+
+def test_a_hang_ends_at_once_when_the_job_ended_normally_and_other_findings_do_not() -> None:
+    both = replace(HANG, open=(*HANG.open, item()))
+    assert look(both, *("finished",) * 4, now=1.0).open == (item(),)
+    assert look(HANG, *("finished",) * 3, "blocked", now=1.0).open
+
+
+def test_a_window_with_iterations_refutes_a_hang_even_where_the_rank_is_not_in_it() -> None:
+    moved: dict[str, Any] = {"detail": report().detail, "present": ALL - {1}}
+    assert verdict(HANG, reason="degraded", **moved).open == ()
+    assert verdict(HANG, reason="blocked", **moved).open == HANG.open
+
+
+def test_a_hang_whose_job_is_silent_for_five_minutes_has_ended() -> None:
+    assert look(HANG, *BLOCKED, now=299.9, last_seen=0.0).open
+    assert not look(HANG, *BLOCKED, now=300.0, last_seen=0.0).open
