@@ -225,3 +225,37 @@ def _noisy_rank(random: np.random.Generator, level: float) -> Rank:
     )
     delay = float(random.uniform(0, 0.15))
     return rank(base=functions, run_delay_ratio=delay, sampler_gap_seconds=float(random.uniform(0.01, 0.3)))
+
+
+TRAIN = ("__main__:<module>:1", "train:main:12", "train:step:30")
+IN_ALL_REDUCE = (
+    *TRAIN,
+    "torch.distributed.c10d_logger:wrapper:77",
+    "torch.distributed.distributed_c10d:all_reduce:300",
+)
+IN_BACKWARD = (*TRAIN, "torch._tensor:Tensor.backward:500", "torch.autograd.graph:_engine_run_backward:820")
+IN_AUGMENT = (*TRAIN, "train:augment:41")
+IN_SAVE = ("__main__:<module>:1", "train:main:12", "train:save:60", "torch.serialization:save:900")
+
+
+def stuck(
+    rank: int, *stacks: tuple[str, ...], world: int = 4, shares: Sequence[float] = (), **changes: Any
+) -> WorkerWindow:
+    """Return the blocked window of one rank that was seen in ``stacks`` (all_reduce) for ``shares`` of the samples."""
+    seen = stacks or (IN_ALL_REDUCE,)
+    patterns = [
+        Pattern(function_id=hashlib.blake2b(" ".join(stack).encode(), digest_size=6).hexdigest(),
+                function=_shown(stack), kind="python", family="other", resource="", beta=share, stack=stack)
+        for stack, share in zip(seen, shares or [1 / len(seen)] * len(seen), strict=True)
+    ]  # fmt: skip
+    values: dict[str, Any] = {
+        "identity": Identity(JOB, rank, f"node-{rank}", role="all", world_size=world),
+        "window_id": 1764430000, "reason": "blocked", "seconds": 10.0, "iterations": 0,
+        "patterns": tuple(sorted(patterns, key=lambda p: -p.beta)), "silent_seconds": 34.0, "signature": "loop",
+    }  # fmt: skip
+    return WorkerWindow(**values | changes)
+
+
+def _shown(stack: tuple[str, ...]) -> str:
+    module, name, line = stack[-1].rsplit(":", 2)
+    return f"{name} ({module.rpartition('.')[2]}.py:{line})"

@@ -68,7 +68,7 @@ def _proven(scene: HangScene) -> Iterator[Finding]:
     dead = scene.gone + (scene.ended if scene.outstanding else ())
     if dead:
         others = [stand for stand in scene.stands if stand.read or stand.window.progress]
-        sure = all(stand.waits for stand in others) and len(dead) < scene.expected
+        sure = all(stand.waits or _pauses(stand, scene.policy) for stand in others) and len(dead) < scene.expected
         yield hang_finding(scene, "hang_missing_rank", dead, None, words.dead(scene, dead), sure=sure)
 
 
@@ -109,8 +109,12 @@ def _shown(scene: HangScene, reference: Sequence[WorkerWindow]) -> list[Finding]
     return _everybody(scene, reference)
 
 
+def _blamable(scene: HangScene) -> list[Stand]:
+    return [stand for stand in scene.stands if not _pauses(stand, scene.policy)]
+
+
 def _stalled(scene: HangScene) -> list[Finding]:
-    saving = [stand for stand in scene.stands if stand.pause is not None and stand.pause[0] == "save"]
+    saving = [stand for stand in _blamable(scene) if stand.pause is not None and stand.pause[0] == "save"]
     writing = [stand for stand in saving if not stand.in_frame]
     return [
         hang_finding(scene, "checkpoint_stall", [s.rank for s in same], same[0], words.stalled(scene, same), sure=True)
@@ -135,7 +139,7 @@ def _missing(scene: HangScene) -> list[Finding]:
 
 
 def _in_python(scene: HangScene) -> list[Finding]:
-    own = [stand for stand in scene.stands if stand.read and not stand.waits]
+    own = [stand for stand in _blamable(scene) if stand.read and not stand.waits]
     if not own or not any(stand.waits for stand in scene.stands):
         return []
     return [

@@ -119,9 +119,7 @@ def missing(scene: HangScene, culprits: Sequence[Stand], lags: Sequence[Lag]) ->
     wait = _is(lag.waiters, "waits", "wait")
     group = f"process group {lag.group!r}" if lag.group else "a process group without a name"
     if lag.mutual:
-        first = (
-            f"ranks wait for each other: {ranks_text([lag.rank])} has entered {lag.entered:,} collectives of {group}"
-        )
+        first = f"waits for ranks that wait for it: it has entered {lag.entered:,} collectives of {group}"
     elif culprits[0].in_frame:
         first = f"left out a collective of {group}: it has entered {lag.entered:,}"
     else:
