@@ -202,6 +202,7 @@ class Capture:
         nic_peak_bytes: Link speed in bytes per second, None when unknown.
         missing: Resources that could not be sampled, with the reason.
         gpu: Whether the process used a GPU and its kernels were to be captured.
+        progress, silent_seconds: As WorkerWindow, of a blocked window.
     """
 
     window: Window
@@ -230,6 +231,8 @@ class Capture:
     end_realtime_seconds: float = 0.0
     signature: str = ""
     gpu: bool = False
+    progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    silent_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

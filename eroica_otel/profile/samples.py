@@ -33,6 +33,7 @@ def write(folder: Path, capture: Capture) -> None:
         if field.name not in (*ARRAY_FIELDS, "window", "identity")
     }
     plain |= {"window": asdict(capture.window), "identity": asdict(capture.identity), "missing": dict(capture.missing)}
+    plain["progress"] = dict(capture.progress)
     unfinished = folder / (META + ".part")
     unfinished.write_text(json.dumps(plain))
     os.replace(unfinished, folder / META)
@@ -53,6 +54,7 @@ def read(folder: Path) -> Capture:
         meta["realtime_offset_ns"] = tuple(meta["realtime_offset_ns"])
         meta["frames"] = tuple((m, q, f, int(line)) for m, q, f, line in meta["frames"])
         meta["stacks"] = tuple(tuple(stack) for stack in meta["stacks"])
+        meta["progress"] = {group: (int(put), done) for group, (put, done) in meta["progress"].items()}
         return Capture(**meta, **columns)
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise TraceError(f"{folder} holds no complete capture: {error}") from error

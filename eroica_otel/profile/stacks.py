@@ -17,11 +17,12 @@ from collections.abc import Callable
 from itertools import accumulate, chain, islice, repeat
 from operator import attrgetter, itemgetter
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 SWITCH_INTERVAL_SECONDS = 1e-4
 NIC_HERTZ = 200.0
 
+T = TypeVar("T")
 Frame = tuple[str, str, str, int]
 Seen = tuple[CodeType, dict[str, Any]] | tuple[CodeType, dict[str, Any], FrameType]
 """Code and globals of a frame; the frame too where its locals are needed for the function's qualified name (3.10)."""
@@ -156,7 +157,12 @@ class StackSampler:
 
 
 def frames_of(thread: int) -> list[Seen]:
-    """Return what is on the stack of a running thread, innermost first; [] when it has ended.
+    """Return what is on the stack of a running thread, innermost first; [] when it has ended."""
+    return walk(thread, _seen)
+
+
+def walk(thread: int, read: Callable[[Any], T]) -> list[T]:
+    """Return what ``read``, which must be written in C, gives for each frame, innermost first; [] when it has ended.
 
     From the look-up to the last frame not one bytecode of ours runs, so that the interpreter's lock cannot change
     hands, and no frame object outlives the walk. On CPython 3.11 a frame object that is held when its function returns
@@ -165,12 +171,12 @@ def frames_of(thread: int) -> list[Seen]:
     Collection is held back meanwhile for the same reason.
     """
     top = islice(map(itemgetter(thread), iter(sys._current_frames, None)), 1)
-    walk = map(_seen, accumulate(chain(top, repeat("f_back")), getattr))
-    frames: list[Seen] = []
+    found = map(read, accumulate(chain(top, repeat("f_back")), getattr))
+    frames: list[T] = []
     collecting = gc.isenabled()
     gc.disable()
     try:
-        frames.extend(walk)
+        frames.extend(found)
     except (AttributeError, KeyError):  # the frame beyond the outermost is None; a thread that has ended has no frames
         pass
     finally:

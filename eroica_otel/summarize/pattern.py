@@ -58,6 +58,8 @@ def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD)
         run_delay_ratio=capture.run_delay_ratio,
         stopped_seconds=capture.stopped_seconds,
         signature=capture.signature,
+        progress=capture.progress,
+        silent_seconds=capture.silent_seconds,
     )
 
 
