@@ -71,8 +71,8 @@ class Monitoring:
         """Stop the webhook; the two servers are ended by who started them."""
         self.webhook.stop()
 
-    def configure(self, targets: Mapping[str, Sequence[int]]) -> None:
-        """Write both configurations; ``targets`` are ports of this machine by scrape job."""
+    def configure(self, targets: Mapping[str, Sequence[str]]) -> None:
+        """Write both configurations; ``targets`` are addresses (HOST:PORT) by scrape job."""
         self._folder.mkdir(parents=True, exist_ok=True)
         example = (assets.path("alerts") / "alertmanager.example.yml").read_text("utf-8")
         ours = re.sub(r"http://127\.0\.0\.1:9099", f"http://127.0.0.1:{self.webhook.port}", example)
@@ -84,9 +84,8 @@ class Monitoring:
             f'alerting: {{alertmanagers: [{{static_configs: [{{targets: ["127.0.0.1:{self._alert_port}"]}}]}}]}}',
             "scrape_configs:",
         ]
-        for job, ports in targets.items():
-            addresses = json.dumps([f"127.0.0.1:{port}" for port in ports])
-            lines += [f"  - job_name: {job}", f"    static_configs: [{{targets: {addresses}}}]"]
+        for job, addresses in targets.items():
+            lines += [f"  - job_name: {job}", f"    static_configs: [{{targets: {json.dumps(list(addresses))}}}]"]
         (self._folder / "prometheus.yml").write_text("\n".join([*lines, ""]), "utf-8")
 
     def commands(self) -> dict[str, list[str]]:
