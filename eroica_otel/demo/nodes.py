@@ -64,7 +64,7 @@ class Node:
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*inside, *named],
-                env=os.environ | {"EROICA_DIR": str(self.folder), "GLOO_SOCKET_IFNAME": "eth0"} | environment,
+                env=os.environ | {"EROICA_DIR": str(self.folder), "GLOO_SOCKET_IFNAME": "eth0"} | dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

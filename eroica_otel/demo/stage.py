@@ -129,15 +129,20 @@ class Stage:
 
     def _start_monitoring(self, monitoring: Monitoring) -> None:
         self._scraped = free_ports(RANKS)
-        monitoring.configure({"training": self._scraped, "localizer": [self._metrics_port]})
+        training, localizer = (
+            [f"127.0.0.1:{port}" for port in ports] for ports in (self._scraped, [self._metrics_port])
+        )
+        monitoring.configure({"training": training, "localizer": localizer})
         for name, command in monitoring.commands().items():
             self._spawn(name, command, {})
 
     def restart_localizer(self) -> None:
         """Start the localizer, also after somebody killed it; it finds its state again."""
-        listen, metrics = f"127.0.0.1:{self._otlp_port}", f"127.0.0.1:{self._metrics_port}"
-        where = ["--state", str(self.out / "state"), "--report", str(self.out)]
-        command = ["-m", "eroica_otel.commands.main", "localize", "--listen", listen, "--metrics", metrics, *where]
+        source = ["--listen", f"127.0.0.1:{self._otlp_port}"]
+        if self.monitoring is not None:
+            source = ["--prometheus", self.monitoring.url, "--prometheus-interval", "2"]
+        where = ["--metrics", f"127.0.0.1:{self._metrics_port}", "--state", str(self.out / "state")]
+        command = ["-m", "eroica_otel.commands.main", "localize", *source, *where, "--report", str(self.out)]
         self._python("localizer", command, {})
 
     def _start_text(self) -> str:
@@ -161,7 +166,7 @@ class Stage:
         }
         if self._scraped:
             extra |= {
-                "OTEL_METRICS_EXPORTER": "otlp,prometheus",
+                "OTEL_METRICS_EXPORTER": "prometheus",
                 "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
                 "OTEL_EXPORTER_PROMETHEUS_PORT": str(self._scraped[0]),
             }

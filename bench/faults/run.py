@@ -1,0 +1,169 @@
+"""The fault board: real faults in real trainings on several nodes, judged through real Prometheus.
+
+A case is right when exactly the worker that was hurt is named, with a cause that the case allows, by an alert that
+fires; a clean run when its window was judged and nothing above info was found. Seconds count from the moment the fault
+begins to the alert's start. Void, and made again, is a run in which processes outside our own tree and steal took more
+than 10 % of the machine.
+
+    python -m bench.faults.run [--cases python,link] [--runs 1] [--window 20] [--out build/faults] [--table FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.faults.board import Board
+from bench.faults.cases import CASES, Case
+from eroica_otel.demo.monitoring import Alert
+from eroica_otel.demo.nodes import missing
+from eroica_otel.errors import EroicaError
+
+START_SECONDS = 180.0
+PATIENCE_SECONDS = 180.0
+SETTLE_SECONDS = 10.0
+"""After the first alert: another worker named by then counts against the run."""
+FINDINGS = ("EroicaWorkerSlowsJob", "EroicaWorkerHangsJob", "EroicaLinkSlowsJob", "EroicaJobSlowedEverywhere")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run gave.
+
+    Attributes:
+        worker: The right worker, and no other, was named.
+        cause: Its cause was right.
+        seconds: From onset to the alert; None where none fired.
+        named: What was named, in words.
+    """
+
+    case: str
+    worker: bool
+    cause: bool
+    seconds: float | None
+    named: str
+
+
+def play(case: Case, folder: Path, window_seconds: float) -> Result:
+    """Run one case."""
+    with Board(case, folder, window_seconds) as board, ExitStack() as undo:
+        size = case.nodes * case.ranks
+        board.wait(lambda: "reference" in board.judged(), "the reference window to be judged", START_SECONDS)
+        board.wait(
+            lambda: len(seen := board.workers()) == size and all(worker.ratio is not None for worker in seen),
+            "the baselines",
+            START_SECONDS,
+        )
+        onset = time.time()
+        case.inject(board, undo)
+        if case.rank is None:
+            return _clean(case, board, onset)
+        firing: list[Alert] = []
+        try:
+            board.wait(lambda: bool(_of_findings(board, firing)), "an alert to fire", PATIENCE_SECONDS)
+        except EroicaError as error:
+            return Result(case.name, False, False, None, str(error))
+        seconds = min(alert.since for alert in firing) - onset
+        time.sleep(SETTLE_SECONDS)
+        _of_findings(board, firing)
+        return _result(case, board, firing, seconds)
+
+
+def _of_findings(board: Board, firing: list[Alert]) -> list[Alert]:
+    firing[:] = [alert for alert in board.monitoring.firing() if alert.name in FINDINGS]
+    return firing
+
+
+def _clean(case: Case, board: Board, onset: float) -> Result:
+    board.wait(lambda: board.judged().get("manual", 0) >= int(onset), "the window to be judged", PATIENCE_SECONDS)
+    time.sleep(SETTLE_SECONDS)
+    firing = _of_findings(board, [])
+    named = "; ".join(_words(alert) for alert in firing) or "no finding"
+    return Result(case.name, not firing and not board.findings(), not firing, None, named)
+
+
+def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Result:
+    host = f"node-{(case.rank or 0) // case.ranks}"
+    right = [
+        alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == (str(case.rank), host)
+    ]
+    causes = {alert.annotations.get("cause", "") for alert in right}
+    return Result(
+        case.name,
+        bool(right) and len(right) == len(firing),
+        bool(causes) and causes <= case.causes,
+        round(seconds, 1),
+        "; ".join(_words(alert) for alert in firing),
+    )
+
+
+def _words(alert: Alert) -> str:
+    said = alert.annotations
+    return f"rank {alert.labels.get('rank', '-')}: {said.get('cause')} ({said.get('function')}, {said.get('impact')})"
+
+
+def table(results: list[Result]) -> str:
+    """Return the board as Markdown, one row for each case."""
+    lines = [
+        "| case | what is done | right worker | right cause | seconds to firing | named |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in CASES:
+        mine = [result for result in results if result.case == case.name]
+        if mine:
+            seconds = [result.seconds for result in mine if result.seconds is not None]
+            named = sorted({result.named for result in mine})[0]
+            lines.append(
+                f"| {case.name} | {case.what} | {sum(r.worker for r in mine)} of {len(mine)} "
+                f"| {sum(r.cause for r in mine)} of {len(mine)} "
+                f"| {f'{statistics.median(seconds):.0f}' if seconds else '-'} | {named} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Print a line for each run and the table; 1 when one was wrong, 3 when this machine cannot run the board."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=",".join(case.name for case in CASES))
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--window", type=float, default=20.0)
+    parser.add_argument("--out", type=Path, default=Path("build/faults"))
+    parser.add_argument("--table", type=Path, default=None, help="file for the table")
+    arguments = parser.parse_args()
+    if lacks := missing():
+        print(f"the board needs {lacks}")
+        return 3
+    wanted = arguments.cases.split(",")
+    results: list[Result] = []
+    shutil.rmtree(arguments.out, ignore_errors=True)
+    for case in (case for case in CASES if case.name in wanted):
+        for number in range(arguments.runs):
+            begin = time.monotonic()
+            result = play(case, (arguments.out / f"{case.name}-{number}").absolute(), arguments.window)
+            results.append(result)
+            word = "right" if result.worker and result.cause else "WRONG"
+            print(
+                f"{case.name:14} {word} {time.monotonic() - begin:4.0f} s, firing after {result.seconds} s: {result.named}",
+                flush=True,
+            )
+    (arguments.out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
+    text = (
+        table(results)
+        + f"\n{os.cpu_count()} cores, Python {platform.python_version()}, window {arguments.window:g} s.\n"
+    )
+    print(text)
+    if arguments.table:
+        arguments.table.write_text(text)
+    return int(not all(result.worker and result.cause for result in results))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
