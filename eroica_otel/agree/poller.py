@@ -10,11 +10,15 @@ from dataclasses import replace
 
 from eroica_otel.agree.apart import Apart
 from eroica_otel.agree.decider import Decider
+from eroica_otel.agree.pauses import Pauses
 from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
 from eroica_otel.model import Window
 
 RETRY_SECONDS = 10.0
+LATE_SECONDS = 5.0
+"""A blocked window goes by wall clock: who has not polled for this long, stopped perhaps, hears of it when it is over.
+"""
 
 
 class Poller:
@@ -25,6 +29,11 @@ class Poller:
         agreed: Windows agreed on and not yet taken by the owner.
         offset: What the owner adds to the number of windows it has taken to get their number in the job's present
             attempt: those that were over when this poller connected, less those of earlier attempts.
+        looks: Blocked windows agreed on and not yet taken by the owner, who takes them whatever else runs.
+        blocked: Set by the owner: this rank wants a blocked window, which needs nobody else and no iteration.
+        pausing: Set by the owner: the other ranks are to be told that this one pauses on purpose.
+        listening: Set by the owner: whether another rank pauses is to be found out ...
+        peers_pause: ... and is said here.
         refusal: Why the latest wish got no window, "" for none; the owner empties it.
         errors: Calls that failed, and ``last_error``.
     """
@@ -40,12 +49,13 @@ class Poller:
     ) -> None:
         self._connect = connect
         self._world_size = world_size
-        self._window_seconds = window_seconds
+        self.window_seconds = window_seconds
         self._clock = clock
         self._wall = wall
         self._iteration = iteration
         self._apart = Apart()
         self._decider = Decider(clock)
+        self._pauses = Pauses()
         self._store: Store | None = None
         self._next_window = 0
         self._new = True
@@ -57,6 +67,8 @@ class Poller:
         self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
         self.standing: Standing | None = None
         self.agreed: deque[Window] = deque()
+        self.looks: deque[Window] = deque()
+        self.blocked = self.pausing = self.listening = self.peers_pause = False
         self.offset = 0
         self.refusal = ""
         self.errors = 0
@@ -100,6 +112,11 @@ class Poller:
         if standing is not None or self._published is not None:
             self._publish(store, standing)
         self._take(store)
+        self._talk_of_pauses(store)
+        if self.blocked and not self.peers_pause:
+            window = Window(int(self._wall()), "blocked", 0, 0)
+            store.first(f"window/{self._next_window}", window_to_bytes(window))
+            self._take(store)
         if standing is not None and standing.wants and standing.windows == self._next_window:
             self._decide(store, standing)
             self._take(store)
@@ -128,11 +145,29 @@ class Poller:
         while (data := store.get(f"window/{self._next_window}")) is not None:
             self._next_window += 1
             window = window_from_bytes(data)
-            if self._new and window.stop <= self._iteration():
+            if window.reason == "blocked":
+                self._take_look(window)
+            elif self._new and window.stop <= self._iteration():
                 self.offset += 1
             else:
                 self.agreed.append(window)
         self._new = False
+
+    def _take_look(self, window: Window) -> None:
+        if self._new or self._clock() - self._answered > LATE_SECONDS:
+            self.offset += 1
+        else:
+            self.blocked = False  # until the owner has seen it and says so again
+            self.looks.append(window)
+
+    def _talk_of_pauses(self, store: Store) -> None:
+        if self.pausing and self._published is not None:
+            self._pauses.say(store, self._published.rank)
+        if self.listening:
+            self.peers_pause = self._pauses.heard(store, self._clock())
+        else:
+            self._pauses.forget()
+            self.peers_pause = False
 
     def _decide(self, store: Store, own: Standing) -> None:
         if not self._decider.mine(store, self._next_window, own.rank):
@@ -149,5 +184,5 @@ class Poller:
             self.refusal = meant.apart
             self._decider.refuse(store, meant.apart)
             return
-        window = propose(standings, reason, self._window_seconds, self._wall())
+        window = propose(standings, reason, self.window_seconds, self._wall())
         store.first(f"window/{self._next_window}", window_to_bytes(window))
