@@ -193,8 +193,8 @@ TABLE: tuple[Cause, ...] = (
     Cause("pipeline_imbalance", CODE, "move layers from the slow stage to the others"),
     Cause("checkpoint_stall", CODE, "save asynchronously or to faster storage"),
     Cause("recompilation", CODE, "mark the changing dimensions dynamic or pad them"),
-    Cause("hang_missing_rank", CODE, "look why this rank did not join the collective: its stack is in the report"),
-    Cause("hang_in_python", CODE, "look at the stack: this rank does not leave that function"),
+    Cause("hang_missing_rank", CODE, "compare its code path with the others': which branch leaves a collective out"),
+    Cause("hang_in_python", CODE, "look at the function and what it calls: this rank does not leave it"),
 )  # fmt: skip
 """In the order in which rules are tried; every cause of names.CAUSES has one row."""
 

@@ -18,6 +18,7 @@ from eroica_otel.localize.sequence import common_collective, lags
 from eroica_otel.localize.stands import Stand, inside_loop, usual_frames
 from eroica_otel.model import Finding, Report, WorkerWindow
 
+_DEAD = "find out why this worker is gone: its log and exit code, the kernel's log (out of memory), its node's network"
 _MOVING = ("learning", "healthy", "degraded")
 
 
@@ -69,7 +70,8 @@ def _proven(scene: HangScene) -> Iterator[Finding]:
     if dead:
         others = [stand for stand in scene.stands if stand.read or stand.window.progress]
         sure = all(stand.waits or _pauses(stand, scene.policy) for stand in others) and len(dead) < scene.expected
-        yield hang_finding(scene, "hang_missing_rank", dead, None, words.dead(scene, dead), sure=sure)
+        evidence = words.dead(scene, dead)
+        yield replace(hang_finding(scene, "hang_missing_rank", dead, None, evidence, sure=sure), advice=_DEAD)
 
 
 def _no_hang(scene: HangScene, reference: Sequence[WorkerWindow]) -> str:
@@ -183,7 +185,8 @@ def _unheard(scene: HangScene) -> list[Finding]:
     if not scene.unheard or not scene.stands or not all(stand.waits for stand in scene.stands):
         return []
     evidence = words.unheard(scene)
-    return [hang_finding(scene, "hang_missing_rank", scene.unheard, None, evidence, sure=False)]
+    found = hang_finding(scene, "hang_missing_rank", scene.unheard, None, evidence, sure=False)
+    return [replace(found, advice=_DEAD)]
 
 
 def _everybody(scene: HangScene, reference: Sequence[WorkerWindow]) -> list[Finding]:

@@ -32,11 +32,6 @@ def _is(ranks: Sequence[object], one: str, many: str) -> str:
     return one if len(ranks) == 1 else many
 
 
-def _nothing_moves(scene: HangScene) -> list[str]:
-    known = math.isfinite(scene.silent_seconds)
-    return [f"the last event of the training was {seconds(scene.silent_seconds)} before"] if known else []
-
-
 def _waiting(scene: HangScene, culprits: Sequence[int]) -> list[str]:
     """Say who waits, and in what."""
     waiting = [stand for stand in scene.stands if stand.waits and stand.rank not in culprits]
@@ -53,7 +48,7 @@ def stopped(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
     window = max((stand.window for stand in culprits), key=lambda each: each.stopped_seconds)
     process = _is(ranks, "its process was", "their processes were")
     text = f"{process} in state T (stopped) for {seconds(window.stopped_seconds)} of {seconds(window.seconds)}"
-    return [text, *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [text, *_waiting(scene, ranks)]
 
 
 def dead(scene: HangScene, ranks: Sequence[int]) -> list[str]:
@@ -69,14 +64,14 @@ def dead(scene: HangScene, ranks: Sequence[int]) -> list[str]:
     if ended:
         they = f"{ranks_text(ended)} {_is(ended, 'has', 'have')} ended the training"
         texts.append(f"{they} while the others are in a collective that has not completed")
-    return [*texts, *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [*texts, *_waiting(scene, ranks)]
 
 
 def unheard(scene: HangScene) -> list[str]:
     """Say who never delivered."""
     them = ranks_text(scene.unheard)
     text = f"nothing has ever come from {them}, while all ranks that deliver wait"
-    return [text, *_waiting(scene, scene.unheard), *_nothing_moves(scene)]
+    return [text, *_waiting(scene, scene.unheard)]
 
 
 def _stands(culprits: Sequence[Stand], *, samples: bool = True) -> list[str]:
@@ -101,7 +96,7 @@ def in_python(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
     ranks = [stand.rank for stand in culprits]
     held = _stands(culprits)
     text = f"{held[0]}, which is no wait for other ranks" if held else "stands in no wait frame"
-    return [text, *_cpu(culprits[0].window), *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [text, *_cpu(culprits[0].window), *_waiting(scene, ranks)]
 
 
 def stalled(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
@@ -109,7 +104,7 @@ def stalled(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
     frame = culprits[0].pause[1] if culprits[0].pause is not None else ""
     ranks = [stand.rank for stand in culprits]
     long = f"saves a checkpoint ({frame}) for longer than any save should take"
-    return [long, *_stands(culprits), *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [long, *_stands(culprits), *_waiting(scene, ranks)]
 
 
 def missing(scene: HangScene, culprits: Sequence[Stand], lags: Sequence[Lag]) -> list[str]:
@@ -126,14 +121,14 @@ def missing(scene: HangScene, culprits: Sequence[Stand], lags: Sequence[Lag]) ->
         first = f"is behind in {group}: it has entered {lag.entered:,} collectives"
     place = [f"it {text}" for text in _stands(culprits)] if len(culprits) == 1 else _stands(culprits)
     cpu = [] if culprits[0].in_frame or not culprits[0].read else _cpu(culprits[0].window)
-    return [f"{first}, {ahead} {wait}", *place, *cpu, *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [f"{first}, {ahead} {wait}", *place, *cpu, *_waiting(scene, ranks)]
 
 
 def unread(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
     """Say that no stack could be read."""
     ranks = [stand.rank for stand in culprits]
     text = f"no stack of {ranks_text(ranks)} could be read: it stands in a call that holds the interpreter"
-    return [text, *_cpu(culprits[0].window), *_waiting(scene, ranks), *_nothing_moves(scene)]
+    return [text, *_cpu(culprits[0].window), *_waiting(scene, ranks)]
 
 
 def elsewhere(scene: HangScene, few: Sequence[Stand], many: Sequence[Stand], common: tuple[str, int]) -> list[str]:
@@ -142,7 +137,7 @@ def elsewhere(scene: HangScene, few: Sequence[Stand], many: Sequence[Stand], com
     here = f"{ranks_text([s.rank for s in few])} {_is(few, 'waits', 'wait')} in {few[0].function}"
     there = f"{ranks_text([s.rank for s in many])} in {many[0].function}"
     text = f"{here}, {there}: collective {number:,} of process group {group!r} is not the same one on all ranks"
-    return [text, *_nothing_moves(scene)]
+    return [text]
 
 
 def pause(scene: HangScene, pausing: Sequence[Stand]) -> str:

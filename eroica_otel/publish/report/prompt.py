@@ -83,13 +83,13 @@ def _verdict(report: Report) -> str:
 
 def _finding(report: Report, number: int) -> str:
     finding = report.findings[number]
-    price = cost(finding, iteration_seconds(report))
+    amount = cost(finding, iteration_seconds(report))
     lines = [
         f"# Finding {number + 1}: {finding.cause} ({finding.severity}, {finding.confidence} confidence)",
         f"Meaning: {sentence(CAUSE_WORDS.get(finding.cause, finding.cause))}",
         f"Who: {place(finding)}",
         f"Function: {location(finding) or 'none'} (kind {visible(finding.kind) or 'none'})",
-        f"Cost: {price or 'not measurable'}",
+        f"Cost: {amount or 'not measurable'}",
         *_distances(finding),
         *(f"Evidence: {visible(item)}" for item in finding.evidence),
     ]

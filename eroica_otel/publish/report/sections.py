@@ -13,11 +13,12 @@ from eroica_otel.publish.report.verdict import (
     explanation,
     grave,
     headline,
+    headlined,
     iteration_seconds,
     missing,
     outcome,
     persistence,
-    unjudged,
+    stands_still,
     waits,
     window_time,
 )
@@ -34,6 +35,11 @@ from eroica_otel.publish.report.words import (
 )
 
 _OUTER_FRAMES_FROM = 8
+_STANDSTILL = (
+    "No iteration ended, so nothing could be compared. Each worker's process state, its call stack and the "
+    "collectives that it had entered were read instead. A worker is named when it is stopped or gone, when it has "
+    "not entered a collective that others wait in, or when it stands in code that is no wait for others."
+)
 _SIGNS = {"critical": "▲", "warning": "▲", "info": "●", "quiet": "✓", "no_consensus": "?", "not_enough": "?"}
 
 
@@ -76,7 +82,9 @@ def _facts(report: Report, first: Finding | None) -> Markup:
     rows: list[tuple[str, str, str]] = []
     if iteration_seconds(report) > 0:
         rows.append(("Iteration", duration(iteration_seconds(report)), change(report)))
-    if first is not None and math.isfinite(first.impact_seconds):
+    if first is not None and stands_still(first):
+        rows.append(("Nothing has moved for", duration(first.impact_seconds), "the whole job waits"))
+    elif first is not None and math.isfinite(first.impact_seconds):
         rows.append(("Lost in each iteration", duration(first.impact_seconds), _share(first.impact_ratio)))
     if report.detail is not None:
         length = duration(report.detail.window_seconds)
@@ -176,13 +184,15 @@ def ruled_out(report: Report) -> Markup | None:
 
 def notes(report: Report) -> Markup | None:
     """Return the notes that the headline does not hold already."""
-    told = unjudged(report) if outcome(report) in ("no_consensus", "not_enough") else None
+    told = headlined(report)
     items = [element("li", capital(note)) for note in report.notes if visible(note) != told]
     return element("ul", *items, class_="plain") if items else None
 
 
 def method(report: Report) -> Markup:
     """Return how the verdict came about, in three sentences."""
+    if report.reason == "blocked":
+        return element("p", _STANDSTILL)
     detail = report.detail
     stretch = "the same stretch of training"
     if detail is not None and detail.iterations > 0:

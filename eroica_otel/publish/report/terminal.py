@@ -11,13 +11,14 @@ from types import MappingProxyType
 
 from eroica_otel.model import Finding, Report
 from eroica_otel.publish.report.verdict import (
-    cost,
     grave,
+    headlined,
     iteration_seconds,
     looked_at,
     missing,
     outcome,
     persistence,
+    price,
     unjudged,
 )
 from eroica_otel.publish.report.words import (
@@ -76,7 +77,7 @@ def _verdict(report: Report, width: int, colour: bool) -> list[str]:
     if kind == "finding":
         return _findings(report, width, colour)
     if kind == "quiet":
-        lines = _wrapped(f"no finding: {looked_at(report)}", width)
+        lines = _wrapped(f"no finding: {headlined(report) or looked_at(report)}", width)
         style = "good"
     else:
         lines = _wrapped(unjudged(report), width)
@@ -108,8 +109,7 @@ def _head(row: tuple[str, str, str], columns: Sequence[int], width: int) -> list
 
 
 def _body(finding: Finding, iteration: float) -> list[str]:
-    price = cost(finding, iteration)
-    facts = [f"costs {price}" if price else "", f"{finding.confidence} confidence", persistence(finding)]
+    facts = [price(finding, iteration), f"{finding.confidence} confidence", persistence(finding)]
     lines = [", ".join(fact for fact in facts if fact), *finding.evidence, _distances(finding)]
     return lines + ([f"do: {finding.advice}"] if finding.advice else [])
 
@@ -132,8 +132,9 @@ def _context(report: Report, width: int) -> list[str]:
     lines += _entry("missing", missing(report), width)
     if report.detail is not None:
         lines += _entry("ruled out", ", ".join(report.detail.ruled_out), width)
+    told = headlined(report)
     for note in report.notes:
-        if outcome(report) in ("finding", "quiet") or note != unjudged(report):
+        if visible(note) != told:
             lines += _entry("note", note, width)
     return lines
 

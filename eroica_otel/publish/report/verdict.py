@@ -52,12 +52,14 @@ CAUSE_WORDS: Mapping[str, str] = MappingProxyType(
         "cpu_contention": "the machine has fewer free cores than the job needs",
         "python_blocked": "Python code on the training thread waits for something outside it",
         "hang_missing_rank": "a worker did not join a collective operation",
-        "hang_in_python": "a worker hangs in Python code",
+        "hang_in_python": "a worker does not leave a function of its own",
         "unknown": "the cause is not settled by what was measured",
     }
 )
 """Each cause of names.CAUSES as the second half of a sentence."""
 
+_HANGS = ("hang_missing_rank", "hang_in_python")
+_ALSO_HANGS = ("process_stopped", "checkpoint_stall", "unknown")
 NO_CONSENSUS, NOT_ENOUGH, NOBODY = "no consensus", "not enough evidence", "cannot be judged"
 """How the notes begin that say why a window was not judged."""
 
@@ -83,8 +85,33 @@ def iteration_seconds(report: Report) -> float:
     return math.nan if report.detail is None else report.detail.iteration_seconds
 
 
+def stands_still(finding: Finding) -> bool:
+    """Return whether nothing moves because of the finding: then there is no iteration to take a share of."""
+    whole = finding.impact_ratio == 1.0 and finding.cause in _ALSO_HANGS
+    return finding.cause in _HANGS or whole
+
+
+def price(finding: Finding, iteration: float) -> str:
+    """Return what a finding costs as a phrase with its verb, "costs 46 ms of every 212 ms iteration (22 %)" or
+    "nothing has moved for 34 s"; "" for nothing.
+    """
+    amount = cost(finding, iteration)
+    return amount if stands_still(finding) or not amount else f"costs {amount}"
+
+
+def _still(finding: Finding) -> str:
+    if not math.isfinite(finding.impact_seconds):
+        return "nothing moves"
+    seconds = finding.impact_seconds
+    return f"nothing has moved for {f'{seconds:,.0f} s' if seconds >= 10 else duration(seconds)}"
+
+
 def cost(finding: Finding, iteration: float) -> str:
-    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" for nothing."""
+    """Return "46 ms of every 212 ms iteration (22 %)" as far as its numbers are known, "" for nothing; of a hang
+    "nothing has moved for 34 s".
+    """
+    if stands_still(finding):
+        return _still(finding)
     seconds, share = finding.impact_seconds, finding.impact_ratio
     if seconds == 0:
         return ""
@@ -97,15 +124,24 @@ def cost(finding: Finding, iteration: float) -> str:
 def claim(finding: Finding, iteration: float) -> str:
     """Return "rank 2 on node-c costs 46 ms of every 212 ms iteration (22 %)"; with low confidence it says probably."""
     likely = "" if finding.confidence == "high" else "probably "
-    price = cost(finding, iteration)
+    if stands_still(finding):
+        return _standstill(finding, likely)
+    amount = cost(finding, iteration)
     if finding.verdict == "job":
-        text = f"{likely}costs {price}" if price else f"is {likely}the reason"
+        text = f"{likely}costs {amount}" if amount else f"is {likely}the reason"
         name = location(finding) if finding.function else CAUSE_WORDS.get(finding.cause, visible(finding.cause))
         return f"the whole job is slower: {name} {text} on all workers alike"
     many = len(set(finding.ranks)) > 1 and finding.scope not in ("node", "role")
     verb = "cost" if many else "costs"
-    text = f"{verb} {price}" if price else f"{'hold' if many else 'holds'} up the job"
+    text = f"{verb} {amount}" if amount else f"{'hold' if many else 'holds'} up the job"
     return f"{place(finding)} {likely}{text}"
+
+
+def _standstill(finding: Finding, likely: str) -> str:
+    if finding.verdict == "job":
+        return f"the whole job stands still, all workers alike: {_still(finding)}"
+    many = len(set(finding.ranks)) > 1 and finding.scope not in ("node", "role")
+    return f"{place(finding)} {likely}{'hold' if many else 'holds'} up the job: {_still(finding)}"
 
 
 def headline(report: Report) -> str:
@@ -115,6 +151,8 @@ def headline(report: Report) -> str:
         return f"{capital(claim(grave(report)[0], iteration_seconds(report)))}."
     if kind != "quiet":
         return capital(sentence(unjudged(report)))
+    if headlined(report):
+        return sentence(f"No finding: {headlined(report)}")
     if report.findings:
         return "No finding that calls for action."
     if report.workers_seen == 1:
@@ -133,6 +171,8 @@ def explanation(report: Report) -> str:
         return f"The workers fall into halves that differ in {functions}; neither half can be called the exception."
     if kind == "not_enough":
         return "Nobody is named without evidence."
+    if report.reason == "blocked":
+        return f"Stacks of {plural(report.workers_seen, 'worker')} were looked at while no iteration ended."
     return f"{capital(looked_at(report))}."
 
 
@@ -142,6 +182,15 @@ def unjudged(report: Report) -> str:
     if outcome(report) == "not_enough":
         start, default = NOT_ENOUGH, f"{NOT_ENOUGH}: no worker reported on this window"
     return _note(report, start) or _note(report, NOBODY) or default
+
+
+def headlined(report: Report) -> str:
+    """Return the note that the headline tells already, "" for none."""
+    kind = outcome(report)
+    if kind in ("no_consensus", "not_enough"):
+        return unjudged(report)
+    still = kind == "quiet" and report.reason == "blocked" and not report.findings and report.notes
+    return visible(report.notes[0]) if still else ""
 
 
 def looked_at(report: Report) -> str:
