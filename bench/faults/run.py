@@ -150,10 +150,8 @@ def main() -> int:
             result = play(case, (arguments.out / f"{case.name}-{number}").absolute(), arguments.window)
             results.append(result)
             word = "right" if result.worker and result.cause else "WRONG"
-            print(
-                f"{case.name:14} {word} {time.monotonic() - begin:4.0f} s, firing after {result.seconds} s: {result.named}",
-                flush=True,
-            )
+            took = f"{time.monotonic() - begin:4.0f} s, firing after {result.seconds} s"
+            print(f"{case.name:14} {word} {took}: {result.named}", flush=True)
     (arguments.out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
     text = (
         table(results)
