@@ -144,6 +144,8 @@ def _play(stage: Stage, fault: Fault, story: Story, window_seconds: float) -> tu
             story.tell()
             time.sleep(0.5)
 
+    if stage.monitoring is not None:
+        story.say(f"Prometheus is on {stage.monitoring.url} until the demo ends")
     wait("the reference window to be judged", lambda: stage.judged("reference") is not None)
     wait("all ranks to know their healthy iteration time", lambda: _settled(stage))
     onset = time.time()
