@@ -19,8 +19,6 @@ from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.scraped import Episode, Process, Stream
 
-INCOMPLETE_SECONDS = 15.0
-"""A window of which parts are missing is read again for this long."""
 _START_SECONDS = 300.0
 _LEAST_SECONDS, _MOST_SECONDS = 60.0, 3600.0
 _SPACINGS = 4.0
@@ -73,6 +71,7 @@ class PrometheusSource:
         self._latest: dict[Process, float] = {}
         self._seen: dict[_Shown, float] = {}
         self._delivered: dict[_Shown, float] = {}
+        self._partial: dict[_Shown, int] = {}
         self._spacing, self._last_good = 0.0, -1.0
         self._down, self._empty = "", False
         self._told: set[str] = set()
@@ -171,10 +170,12 @@ class PrometheusSource:
         all_whole = True
         for stream, episode in group:
             key = (stream.process, episode.window_id)
-            if not _is_whole(points[stream]) and now - self._seen[key] < INCOMPLETE_SECONDS:
-                all_whole = False
+            if not _is_whole(points[stream]) and self._partial.get(key) != len(points[stream]):
+                # More of it may be on its way; what has not grown by the next look is all there is.
+                self._partial[key], all_whole = len(points[stream]), False
                 continue
             self._delivered[key] = now
+            self._partial.pop(key, None)
             known = {point.name for point in points[stream]}
             standing = [point for point in found.standing(stream) if point.name not in known]
             pulse = found.pulses.get(stream)

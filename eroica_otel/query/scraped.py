@@ -79,6 +79,8 @@ def stream_of(own: Mapping[str, str], added: Added) -> Stream | None:
         return None
     more = dict(added)
     instance, pid = more.get("instance", ""), more.get("process_pid", "")
+    if instance == f"rank-{own['rank']}":
+        instance = ""  # pushed: it names the rank, not what was scraped, and cannot tell two processes apart
     process = Process(own["training_job"], own.get("team", ""), own["rank"], own.get("host", ""), instance, pid)
     return Stream(process, added)
 
