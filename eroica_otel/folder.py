@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eroica_otel.spawn import CONFIG_FILE
-from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, REQUEST_FILE, STATUS_FILE
+from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, REQUEST_FILE, STATUS_FILE, WATCHDOG_FILE
 
 TURN_FILE = "turn"
 SWEEP_SECONDS = 60.0
 """Age from which a folder that nobody holds is left over; before, its process may only be about to hold it."""
-_OURS = {STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, "probe"}
+_OURS = {STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, WATCHDOG_FILE, "probe"}
 _REMEDY = "set EROICA_DIR to a folder of your own"
 
 
@@ -129,4 +129,4 @@ def remove(folder: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in _OURS or name.startswith("window-")
+    return name in _OURS or name.startswith(("window-", f"{ORDER_FILE}.", f"{ANSWER_FILE}."))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.window import Cooldown, Standing
 from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
-from eroica_otel.signals.hooks import Recorder
+from eroica_otel.signals.hooks import Recorder, Row
 from eroica_otel.signals.progress import progress
 from eroica_otel.signals.steps import Iteration, Learner
+from eroica_otel.standstill import Standstill
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusWriter
 from eroica_otel.trainer import Windows, signature_of
 
@@ -65,6 +65,9 @@ class Monitor:
         self._learner = Learner(config.learn_repeats)
         self._detector = self._new_detector()
         self._cooldown = Cooldown(config.cooldown_seconds)
+        self.standstill = still = Standstill(config, folder, poller, windows.counts, say)
+        recorder.place = lambda update: guard("place", lambda: still.where.see(update))
+        self._paused = 0
         self._status = StatusWriter(folder / STATUS_FILE)
         self._warned: set[str] = set()
         self._sound = True
@@ -84,16 +87,29 @@ class Monitor:
         self._after: tuple[int, float] | None = None
         self.finished = False
 
+    def change(self, values: Mapping[str, Any]) -> None:
+        """1 Hz thread: take other values of options that may change while the training runs (orders.py)."""
+        self._config = self._windows.config = config = replace(self._config, **values)
+        self._poller.window_seconds = config.window_seconds
+        self._cooldown.base_seconds = config.cooldown_seconds
+        self._detector.ratio = config.degraded_ratio
+
     def tick(self) -> None:
         """One round: events -> iterations -> wish for a window -> status, which is written whatever else fails."""
         pairs: list[tuple[float, float]] = []
         self._sound = False
-        self._guard("monitor", lambda: self._advance(pairs))
+        rows = self._recorder.take()
+        self._guard("monitor", lambda: self._advance(rows, pairs))
+        self._guard("standstill", lambda: self._stand_still(rows))
         self._write(pairs)
 
-    def _advance(self, pairs: list[tuple[float, float]]) -> None:
+    def _stand_still(self, rows: list[Row]) -> None:
+        self.standstill.signature = self._windows.signature
+        self._taken += self.standstill.tick(rows, bool(self._learner.cycle), self._identity)
+
+    def _advance(self, rows: list[Row], pairs: list[tuple[float, float]]) -> None:
         updates = self._learner.updates
-        iterations = self._learner.feed(self._recorder.take())
+        iterations = self._learner.feed(rows)
         self._recorder.attention = True  # once a second the thread of the updates is looked at
         if self._learner.updates > updates:
             self._last_update = time.time()
@@ -116,6 +132,9 @@ class Monitor:
         excluded = any(first < one.stop and iteration.number >= one.start for one in self._windows.excluded)
         if excluded or not iteration.timed:
             return (_NAN, _NAN)
+        if self.standstill.is_pause(iteration.period_seconds):
+            self._paused += 1
+            return (_NAN, _NAN)
         self._timed += 1
         self._last_period = iteration.period_seconds
         self._updates = max(iteration.updates, 1)
@@ -135,6 +154,7 @@ class Monitor:
             return
         self._detector, self._timed, self._last_period = self._new_detector(), 0, 0.0
         self._after_window, self._described = None, False
+        self.standstill.forget()
         self._windows.signature = signature
         if before not in ("", signature):
             self._reference_done = not self._config.reference
@@ -251,7 +271,7 @@ class Monitor:
             return "unmatched"
         if not self._learner.cycle:
             return "learning"
-        return "degraded" if self._detector.level.standing else "healthy"
+        return self.standstill.state or ("degraded" if self._detector.level.standing else "healthy")
 
     def _write(self, pairs: list[tuple[float, float]]) -> None:
         level = self._detector.level
@@ -270,9 +290,9 @@ class Monitor:
             identity=self._identity,
             pid=os.getpid(),
             state=state,
-            activity=self._windows.activity(),
+            activity=self.standstill.activity or self._windows.activity(),
             iterations=self._learner.updates,
-            irregular=self._learner.irregular,
+            irregular=self._learner.irregular + self._paused,
             input_seconds=self._input_seconds,
             baseline_seconds=level.baseline_seconds if known else None,
             recent_seconds=level.recent_seconds if known else (self._last_period or None),
@@ -287,6 +307,8 @@ class Monitor:
             store_silent_seconds=self._poller.silent_seconds(),
             signature=self._windows.signature,
             nic=self._windows.nic,
+            thread=self.standstill.where.thread,
+            silent_seconds=self.standstill.silent_seconds,
         )
         self._status.write(status, pairs)
 
@@ -305,27 +327,3 @@ class Monitor:
         if key not in self._warned:
             self._warned.add(key)
             self._say(text)
-
-
-class MonitorThread:
-    """Runs ``tick`` once a second until stopped; what a round raises is the caller's ``guard``'s."""
-
-    def __init__(self, tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> None:
-        self._tick = tick
-        self._guard = guard
-        self._stopping = threading.Event()
-        self._runner = threading.Thread(target=self._run, name="eroica-monitor", daemon=True)
-
-    def start(self) -> None:
-        self._runner.start()
-
-    def stop(self) -> bool:
-        """Ask the thread to end, give it two seconds; return whether it has."""
-        self._stopping.set()
-        if self._runner.is_alive() and self._runner is not threading.current_thread():
-            self._runner.join(timeout=2.0)
-        return not self._runner.is_alive()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(1.0):
-            self._guard("monitor", self._tick)

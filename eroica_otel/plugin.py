@@ -59,6 +59,7 @@ class Handle:
         self._finalizer: Any = None
         self._pid = os.getpid()
         self._log_handler: logging.Handler | None = None
+        self.detached = False
 
     def attach(self) -> None:
         """Set the hooks, unless the kill switch is on."""
@@ -94,7 +95,7 @@ class Handle:
         from eroica_otel import worker
 
         self._show_log()
-        self._worker = worker.start(self._recorder, self.config, self._guard, self._say)
+        self._worker = worker.start(self._recorder, self.config, self._guard, self._say, self.disable)
         self._end_with_child()
 
     def _end_with_child(self) -> None:
@@ -154,6 +155,15 @@ class Handle:
             _ACTIVE.pop()
             _COUNTED[:] = [self._recorder.steps]
 
+    def disable(self) -> None:
+        """Stop watching, from another thread than the one that trains, until ``instrument()`` is called again."""
+        self.detached = True
+        if self._hooks is not None:
+            self._hooks.close(elsewhere=True)
+            self._hooks = None
+        self._say("detached, as eroica-otel disable has asked; eroica_otel.instrument() or a restart attaches again")
+        self._at_exit(wait=True)
+
     def forget(self) -> None:
         """In a forked child: touch nothing that the parent owns; the hooks wait for a training of the child's own."""
         self._pid = os.getpid()
@@ -186,6 +196,8 @@ def instrument(**options: Any) -> Handle:
     Safe to call before or after torch is imported and more than once: a second call returns the first one's handle.
     A wrong option is logged and ignored, the others hold, training goes on.
     """
+    if _ACTIVE and _ACTIVE[-1].detached:
+        _ACTIVE[-1].close()
     if _ACTIVE:
         if options:
             LOGGER.warning("eroica_otel: config: attached already: %s not changed", ", ".join(sorted(options)))
@@ -204,9 +216,14 @@ def instrument(**options: Any) -> Handle:
 
 def watch_input(iterable: Iterable[T]) -> Watched[T]:
     """Time an input that is not a DataLoader: ``for batch in eroica_otel.watch(batches)``."""
-    return instrument().watch(iterable)
+    return _handle().watch(iterable)
 
 
 def step() -> None:
     """Mark one update of a loop whose optimizer is no torch Optimizer; call it after each update."""
-    instrument().step()
+    _handle().step()
+
+
+def _handle() -> Handle:
+    """Return the handle of this process; one that was detached from outside stays so."""
+    return _ACTIVE[-1] if _ACTIVE else instrument()

@@ -54,7 +54,7 @@ class Windows:
     ) -> None:
         self._failed = failed
         self._recorder = recorder
-        self._config = config
+        self.config = config
         self._folder = folder
         self._say = say
         self._identity: Identity | None = None
@@ -77,7 +77,7 @@ class Windows:
 
     def measure_again(self) -> None:
         """Have the rate of events found out by the next probe; stacks alone need none."""
-        self.events_per_iteration = None if self._config.capture != "stacks" else 0.0
+        self.events_per_iteration = None if self.config.capture != "stacks" else 0.0
 
     @property
     def busy(self) -> bool:
@@ -107,7 +107,7 @@ class Windows:
         if disk < MINIMUM_DISK_BYTES:
             return 0
         memory = host.free_memory_bytes(os.getpid())
-        return affordable_iterations(self.events_per_iteration or 0.0, self._config.event_budget, memory, disk)
+        return affordable_iterations(self.events_per_iteration or 0.0, self.config.event_budget, memory, disk)
 
     def probe(self, identity: Identity) -> None:
         """Arrange that the next two iterations are captured, to learn the event rate and to warm the profiler up.
@@ -208,7 +208,7 @@ class Windows:
                 self._identity,
                 self._place(window),
                 self._profiler(),
-                self._config.sampler_hertz,
+                self.config.sampler_hertz,
                 self._counters.read if self._counters is not None else None,
                 _readings,
             )
@@ -225,11 +225,11 @@ class Windows:
 
     def _profiler(self) -> TorchProfiler | None:
         torch = sys.modules.get("torch")
-        if torch is None or self._config.capture == "stacks":
+        if torch is None or self.config.capture == "stacks":
             return None
         if self._user is None:
             self._user = UserProfiler(torch, self._on_conflict)
-        return TorchProfiler(torch, self._config.capture, self._user)
+        return TorchProfiler(torch, self.config.capture, self._user)
 
     def _on_conflict(self) -> None:
         if self._capture is not None:

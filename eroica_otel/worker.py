@@ -15,7 +15,9 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.folder import private_folder, remove
 from eroica_otel.identity import resolve
 from eroica_otel.model import Identity
-from eroica_otel.monitor import Guard, Monitor, MonitorThread
+from eroica_otel.monitor import Guard, Monitor
+from eroica_otel.orders import Orders
+from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
 from eroica_otel.trainer import Windows
@@ -59,8 +61,18 @@ class Worker:
         self.helper.forget()
 
 
-def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[[str], None]) -> Worker:
-    """Start monitor, poller and helper for this process; return what ends them."""
+def start(
+    recorder: Recorder,
+    config: WorkerConfig,
+    guard: Guard,
+    say: Callable[[str], None],
+    disable: Callable[[], None],
+) -> Worker:
+    """Start monitor, poller and helper for this process; return what ends them.
+
+    Args:
+        disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
+    """
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
@@ -74,10 +86,12 @@ def start(recorder: Recorder, config: WorkerConfig, guard: Guard, say: Callable[
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, config, say)
+    orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
 
     def tick() -> None:
         monitor.tick()
         helper.keep_running()
+        guard("orders", orders.look)
 
     thread = MonitorThread(tick, guard)
     poller.start()

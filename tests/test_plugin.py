@@ -37,7 +37,7 @@ class Job:
     def __init__(self) -> None:
         self.events: list[object] = []
 
-    def start(self, recorder: Any, config: Any, guard: Any, say: Any) -> Any:
+    def start(self, recorder: Any, config: Any, guard: Any, say: Any, disable: Any) -> Any:
         self.events.append("start")
         return self
 

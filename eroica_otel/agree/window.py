@@ -100,7 +100,7 @@ class Cooldown:
     """Rest between degraded windows; doubles while the next one finds the job just as slow as the last did."""
 
     def __init__(self, seconds: float) -> None:
-        self._base = seconds
+        self.base_seconds = seconds
         self._seconds = seconds
         self._until = 0.0
         self._level: float | None = None
@@ -111,7 +111,7 @@ class Cooldown:
     def begin(self, now_seconds: float, recent_seconds: float) -> None:
         """Start the rest after a degraded window taken at the iteration time ``recent_seconds``."""
         same = self._level is not None and abs(recent_seconds / self._level - 1) < 0.05
-        self._seconds = min(self._seconds * 2, 24 * 3600.0) if same else self._base
+        self._seconds = min(self._seconds * 2, 24 * 3600.0) if same else self.base_seconds
         self._level = recent_seconds
         self._until = now_seconds + self._seconds
 

@@ -44,7 +44,7 @@ class Detector:
 
     def __init__(self, recent: int = 50, ratio: float = 0.05) -> None:
         self._n = recent
-        self._ratio = ratio
+        self.ratio = ratio
         self._block = max(1, recent // 5)
         self._sums: deque[float] = deque([0.0], maxlen=recent + 1)
         self._whole: deque[float] = deque(maxlen=recent)
@@ -108,7 +108,7 @@ class Detector:
     def _judge(self) -> Level:
         recent = self._recent()
         rise = recent - self._baseline
-        significant = rise > max(self._ratio * self._baseline, STANDARD_ERRORS * self._error)
+        significant = rise > max(self.ratio * self._baseline, STANDARD_ERRORS * self._error)
         self._held = self._held + 1 if significant else 0
         standing = self._held >= self._n // 2
         shown = sum(self._whole) / self._n if standing else recent

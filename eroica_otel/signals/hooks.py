@@ -56,6 +56,7 @@ class Recorder:
             a training, is no worker.
         postponed: Whether ``on_edge`` is called after the next events too, inputs or updates: at an update inside a
             backward pass a window can neither begin nor end.
+        place: Called with "is it an update" at the events that are noticed, to see where in the program they are.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class Recorder:
         "on_first",
         "optimizer",
         "patient",
+        "place",
         "rows",
         "steps",
         "thread",
@@ -94,6 +96,7 @@ class Recorder:
         self._started = self._overdue = self._postponed = self._seen_update = False
         self._successors = Successors()
         self._trainer = TrainingThread()
+        self.place: Callable[[bool], None] | None = None
 
     def forget(self) -> None:
         """In a forked child: as before the first event, without the parent's rows."""
@@ -130,6 +133,8 @@ class Recorder:
         if self._overdue or (self._postponed and self.thread in (0, get_ident())):
             self.on_edge()
             return
+        if self.place is not None:
+            self.place(update)
         self._look_at_thread(update)
         if not self._started and (update or not self.patient):
             self._started = True
@@ -232,6 +237,7 @@ class Hooks:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._undo: list[Callable[[], None]] = []
+        self._steps: list[Any] = []
         self._closed = False
         wrapt.register_post_import_hook(self._hook_loader, "torch.utils.data.dataloader")
         wrapt.register_post_import_hook(self._hook_optimizer, "torch.optim.optimizer")
@@ -282,8 +288,7 @@ class Hooks:
             if steps >= recorder.edge:
                 recorder.on_edge()
 
-        handle = module.register_optimizer_step_post_hook(after_step)
-        self._undo.append(handle.remove)
+        self._steps.append(module.register_optimizer_step_post_hook(after_step))
 
     def _hook_scaler(self, module: ModuleType) -> None:
         """See the updates that mixed precision skips: without them two iterations would look like one."""
@@ -307,11 +312,28 @@ class Hooks:
         owner.step = step
         self._undo.append(undo)
 
-    def close(self) -> None:
-        """Undo every hook; a later import of torch sets none."""
+    def close(self, elsewhere: bool = False) -> None:
+        """Undo every hook; a later import of torch sets none.
+
+        Args:
+            elsewhere: Called by another thread than the one that trains, which may be going through torch's table of
+                hooks: no entry may leave it, so the one of the optimizer's step stays and only counts updates.
+        """
         self._closed = True
         while self._undo:
             self._undo.pop()()
+        while self._steps:
+            handle = self._steps.pop()
+            table = handle.hooks_dict_ref()
+            if not elsewhere:
+                handle.remove()
+            elif table is not None and handle.id in table:
+                table[handle.id] = self._count_alone
+
+    def _count_alone(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Keep the number of updates equal on all ranks, should they be watched again."""
+        if id(optimizer) == self._recorder.counted:
+            self._recorder.steps += 1
 
 
 def _ignore(row: Row) -> None:
