@@ -148,13 +148,13 @@ class Store:
             window = decode(delivery.points)
             if window is None:
                 return None
-            window = _gathered(job, window, now)
-            return window if self._keep(job, window, now) else None
+            return window if self._keep(job, _gathered(job, window, now), now) else None
 
     def restore(self, window: WorkerWindow, now: float) -> None:
-        """Take in a window from the journal; its worker is not thereby alive."""
+        """Take in a window from the journal, in the order in which they came; its worker is not thereby alive."""
         with self._lock:
-            self._keep(self._job(window.identity, now), window, now)
+            job = self._job(window.identity, now)
+            self._keep(job, _gathered(job, window, now), now)
 
     def release(self, key: JobKey, window_id: int) -> None:
         """Drop the contents of a window that was judged; its id stays known, so that it is not taken in again."""
