@@ -111,6 +111,9 @@ class WorkerConfig:
     hold_seconds: float = _option(
         "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
     )
+    watchdog: bool = _option(
+        "EROICA_WATCHDOG", True, _boolean, "set faulthandler's timer, for the stack of a training that hangs in C"
+    )
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
     nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
     nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")

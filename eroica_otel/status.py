@@ -37,6 +37,8 @@ SIZE = _RING_AT + RING * 16
 STATUS_FILE = "status"
 REQUEST_FILE = "request-window"
 """Whoever may write the private folder asks for a manual window by creating this file."""
+WATCHDOG_FILE = "watchdog"
+"""Where faulthandler writes the stacks of a training that holds the interpreter's lock (profile/watchdog.py)."""
 PAGE_FILE = "page"
 """Socket on which the helper offers its series to the one that serves those of the node (export/node.py)."""
 ORDER_FILE = "order"
@@ -58,6 +60,8 @@ class Status:
         failures: Failures by stage.
         collectives: Collectives started, by process group.
         groups: (name, size, hash of ranks) of each process group.
+        thread: threading.get_ident() of the thread that trains, 0 while unknown.
+        silent_seconds: Time since the latest event of the training.
     """
 
     identity: Identity
@@ -80,6 +84,8 @@ class Status:
     store_silent_seconds: float = 0.0
     signature: str = ""
     nic: str = ""
+    thread: int = 0
+    silent_seconds: float = 0.0
 
 
 def _encode(status: Status) -> bytes:

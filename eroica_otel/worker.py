@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from eroica_otel.folder import private_folder, remove
 from eroica_otel.identity import resolve
 from eroica_otel.model import Identity
 from eroica_otel.monitor import Guard, Monitor
+from eroica_otel.profile.watchdog import Watchdog
 from eroica_otel.orders import Orders
 from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
+from eroica_otel.status import WATCHDOG_FILE
 from eroica_otel.trainer import Windows
 from eroica_otel.wanted import described
 
@@ -34,6 +37,7 @@ class Worker:
     monitor: Monitor
     helper: HelperProcess
     folder: Path
+    watchdog: Watchdog | None
 
     def stop(self, wait: bool) -> None:
         """End all parts.
@@ -45,6 +49,9 @@ class Worker:
         try:
             self.windows.close()
             ended = self.thread.stop()
+            self.monitor.standstill.close()
+            if self.watchdog is not None:
+                self.watchdog.close()
             self.poller.stop()
             self.monitor.finished = True
             if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
@@ -88,7 +95,11 @@ def start(
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
 
+    watchdog = _watchdog(folder) if config.watchdog else None
+
     def tick() -> None:
+        if watchdog is not None:
+            guard("watchdog", watchdog.tick)
         monitor.tick()
         helper.keep_running()
         guard("orders", orders.look)
@@ -96,7 +107,23 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
-    return Worker(windows, thread, poller, monitor, helper, folder)
+    return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+
+
+def _watchdog(folder: Path) -> Watchdog:
+    """Return the timer for a training that hangs in C; it is taken back around each fork (watchdog.py)."""
+    watchdog = Watchdog(folder / WATCHDOG_FILE)
+    itself = weakref.ref(watchdog)
+    os.register_at_fork(
+        before=lambda: _if_there(itself(), Watchdog.before_fork),
+        after_in_parent=lambda: _if_there(itself(), Watchdog.after_fork),
+    )
+    return watchdog
+
+
+def _if_there(watchdog: Watchdog | None, call: Callable[[Watchdog], None]) -> None:
+    if watchdog is not None:
+        call(watchdog)
 
 
 def _store(identity: Identity, attempt: str) -> Store:

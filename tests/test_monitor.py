@@ -15,8 +15,9 @@ from eroica_otel import monitor as module
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import LocalStore
 from eroica_otel.config import WorkerConfig
-from eroica_otel.monitor import Monitor, MonitorThread
+from eroica_otel.monitor import Monitor
 from eroica_otel.plugin import Guard
+from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.signals.progress import progress
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusReader

@@ -27,7 +27,7 @@ class StackLook:
     def __init__(self, window: Window, identity: Identity, folder: Path, thread: int, hertz: float) -> None:
         """Args: thread: threading.get_ident() of the thread that trains."""
         self.window = window
-        self._identity = identity
+        self.identity = identity
         self._folder = folder
         self._thread = thread
         self._hertz = min(hertz, MOST_HERTZ)
@@ -69,7 +69,7 @@ class StackLook:
         nothing = np.zeros(0, np.int64)
         return Capture(
             window=self.window,
-            identity=self._identity,
+            identity=self.identity,
             start_ns=self._start_ns,
             end_ns=end_ns,
             iteration_ns=np.array([self._start_ns], np.int64),
