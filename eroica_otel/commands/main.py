@@ -39,6 +39,13 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "window": Command(
             "ask for a window:      eroica-otel window", "0 asked, 2 nobody to ask or wrong usage, 3 failure"
         ),
+        "set": Command(
+            "change its options:    eroica-otel set window_seconds=10",
+            "0 done, 2 nobody or wrong usage, 3 not done by all",
+        ),
+        "disable": Command(
+            "take it off:           eroica-otel disable", "0 done, 2 nobody or wrong usage, 3 not done by all"
+        ),
         "localize": Command("find the slow worker:  eroica-otel localize", _JUDGES),
         "report": Command("read a verdict:        eroica-otel report", _JUDGES),
         "demo": Command("see it work:           eroica-otel demo", "0 the right verdict, 2 wrong usage, 3 failure"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
-from eroica_otel.status import REQUEST_FILE, live_workers
+from eroica_otel.status import REQUEST_FILE, Status, live_workers
 
 HELP = """\
 Ask a running training for a window now: all its workers profile the same iterations once, and the localizer judges
@@ -75,9 +75,14 @@ def request(directory: Path, job: str = "") -> dict[str, int]:
         return asked
     if refused:
         raise ConfigError(refused[0])
-    running = sorted({status.identity.training_job for _, status in seen})
+    raise ConfigError(nobody(directory, [status for _, status in seen]))
+
+
+def nobody(directory: Path, seen: Iterable[Status]) -> str:
+    """Say that no worker is meant, which jobs run, and what to do."""
+    running = sorted({status.identity.training_job for status in seen})
     here = f"running here: {', '.join(running)}" if running else "no training that eroica_otel watches runs here"
-    raise ConfigError(
+    return (
         f"nobody to ask under {directory}: {here}; run this as the training's user on one of its machines, "
         "or give --dir or --job"
     )
