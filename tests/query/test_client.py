@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import gzip
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backends import BackendServer, Reply, Request, backend
+from eroica_otel.errors import ConfigError
+from eroica_otel.query import client
+from eroica_otel.query.client import Backend, Client, QueryFailed, checked_url
+
+GOOD = b'{"status":"success"}'
+
+
+@pytest.fixture
+def server() -> Iterator[BackendServer]:
+    with backend() as running:
+        running.reply = lambda request: request.send(200, GOOD)
+        yield running
+
+
+def ask(url: str, seconds: float = 20, **options: object) -> bytes:
+    return Client(Backend(url, timeout_seconds=seconds, **options)).post("/api/v1/query", {"query": "up"})  # type: ignore[arg-type]
+
+
+def refused(server: BackendServer, reply: Reply, seconds: float = 20) -> tuple[str, str]:
+    server.reply = reply
+    with pytest.raises(QueryFailed) as failed:
+        ask(server.url, seconds)
+    assert failed.value.outcome in client.OUTCOMES
+    return failed.value.outcome, str(failed.value)
+
+
+def test_a_question_is_a_form_and_the_answer_comes_compressed(server: BackendServer) -> None:
+    assert ask(f"{server.url}/prometheus", headers=(("X-Scope-OrgID", "team"),)) == GOOD
+    ((path, headers),) = server.requests
+    assert path == "/prometheus/api/v1/query"
+    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert headers["Accept-Encoding"] == "gzip"
+    assert headers["X-Scope-OrgID"] == "team"
+    assert "Authorization" not in headers
+
+
+def test_a_token_is_read_anew_for_each_question(server: BackendServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    asking = Client(Backend(server.url, token_file=str(token)))
+    asking.post("/", {})
+    token.write_text("two\n")
+    asking.post("/", {})
+    assert [headers["Authorization"] for _, headers in server.requests] == ["Bearer one", "Bearer two"]
+    token.unlink()
+    with pytest.raises(QueryFailed, match="--prometheus-token-file"):
+        asking.post("/", {})
+
+
+def test_user_and_password_of_the_address_are_sent_and_never_shown(server: BackendServer) -> None:
+    asking = Client(Backend(server.url.replace("//", "//me:p%40ss@")))
+    asking.post("/", {})
+    assert server.requests[0][1]["Authorization"] == "Basic bWU6cEBzcw=="
+    assert asking.url == server.url
+
+
+@pytest.mark.parametrize("content", ["", " \n", "a\x01b", "ä"])
+def test_a_token_file_without_a_token_is_refused_at_once(content: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(content)
+    with pytest.raises(ConfigError, match="--prometheus-token-file"):
+        Client(Backend("http://127.0.0.1:1", token_file=str(tmp_path / "token")))
+
+
+def test_a_ca_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+    for path in (tmp_path / "gone", Path(__file__)):
+        with pytest.raises(ConfigError, match=r"--prometheus-ca .* give a PEM file"):
+            Client(Backend("https://127.0.0.1:1", ca=str(path)))
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "outcome", "text"),
+    [
+        (422, b'{"status":"error","error":"query processing would load too many samples"}', "refused", "422: query pr"),
+        (500, b"<h1>broken\n</h1>", "refused", "it answers 500: <h1>broken </h1>"),
+        (503, b"", "refused", "it answers 503: no reason given"),
+        (400, b'{"error":"\\u001b[31mred"}', "refused", "it answers 400:  [31mred"),
+        (401, b"who?", "unauthorized", "401: who?); give --prometheus-token-file"),
+        (403, b"", "unauthorized", "--prometheus-header"),
+        (404, b"", "not_found", "give the address up to before /api/v1"),
+        (204, b"", "refused", "204"),
+    ],
+)
+def test_an_error_is_shown_with_its_text(
+    code: int, body: bytes, outcome: str, text: str, server: BackendServer
+) -> None:
+    got, said = refused(server, lambda request: request.send(code, body))
+    assert got == outcome
+    assert text in said
+    assert "\n" not in said
+
+
+def test_a_long_error_is_cut(server: BackendServer) -> None:
+    assert len(refused(server, lambda request: request.send(500, b"x" * 10**6))[1]) < 400
+
+
+def test_a_redirect_is_said_and_not_followed(server: BackendServer) -> None:
+    target = "https://elsewhere.invalid/p/api/v1/query?x=1"
+    outcome, said = refused(server, lambda request: request.send(302, b"", Location=target))
+    assert outcome == "redirected"
+    assert "it redirects to https://elsewhere.invalid/p; give the address it redirects to" in said
+    assert len(server.requests) == 1
+
+
+def raw(body: bytes) -> Reply:
+    def reply(request: Request) -> None:
+        request.wfile.write(body)
+        request.close_connection = True
+
+    return reply
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+PACKED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"nonsense\r\n\r\n", b"", HEAD + GOOD, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\nhalf",
+        PACKED + b"no gzip", PACKED + gzip.compress(GOOD)[:-9], b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200,
+    ],
+    ids=["nonsense", "nothing", "half a body", "half a chunk", "no gzip", "half of gzip", "too many headers"],
+)  # fmt: skip
+def test_an_answer_that_breaks_off_or_is_none(body: bytes, server: BackendServer) -> None:
+    outcome, said = refused(server, raw(body))
+    assert outcome == "malformed", said
+
+
+def drip(request: Request) -> None:
+    """Send a byte every now and then, for ever: each comes well within a socket's time-out."""
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    for _ in range(600):
+        request.wfile.write(b"x")
+        time.sleep(0.1)
+
+
+def mute(request: Request) -> None:
+    """Answer nothing until the client has gone."""
+    request.connection.recv(1)
+
+
+@pytest.mark.parametrize("reply", [drip, mute])
+def test_a_backend_that_is_too_slow_is_left(reply: Reply, server: BackendServer) -> None:
+    assert refused(server, reply, 0.5) == ("timeout", "no answer within 0.5 s; is it overloaded?")
+
+
+def test_an_endless_answer_is_cut_off(server: BackendServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_BYTES", 2**20)
+
+    def endless(request: Request) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        while True:
+            request.wfile.write(bytes(65536))
+
+    outcome, said = refused(server, endless)
+    assert outcome == "too_large"
+    assert "--match" in said
+
+
+def test_a_small_answer_that_unpacks_to_gigabytes_is_cut_off(server: BackendServer) -> None:
+    bomb = gzip.compress(bytes(client.ANSWER_BYTES + 1), 9)
+    assert len(bomb) < 2**20
+    assert refused(server, raw(PACKED + bomb))[0] == "too_large"
+
+
+def test_nobody_there_is_said_with_the_remedy() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening
+        with pytest.raises(QueryFailed, match=r"Connection refused; is it running, and is the address right\?"):
+            ask(f"http://127.0.0.1:{taken.getsockname()[1]}")
+    with pytest.raises(QueryFailed, match="the host is not known"):
+        ask("http://nohost.invalid:9090")
+
+
+def test_https_asked_of_a_plain_server_is_told(server: BackendServer) -> None:
+    with pytest.raises(QueryFailed, match="is it http://"):
+        ask(server.url.replace("http:", "https:"))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://h:9090/", "http://h:9090"),
+        ("https://h/select/0/prometheus", "https://h/select/0/prometheus"),
+        ("http://h/api/v1/", "http://h"),
+        ("http://[::1]:9090", "http://[::1]:9090"),
+    ],
+)
+def test_an_address_ends_before_the_api(given: str, kept: str) -> None:
+    assert checked_url(given, "--prometheus") == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "h:9090", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://h/?a=1", "http://h/ x", "http://[::1"],
+)
+def test_what_is_no_address_is_refused_with_an_example(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"--prometheus .* for example http://127.0.0.1:9090"):
+        checked_url(given, "--prometheus")
