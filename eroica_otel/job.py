@@ -245,7 +245,8 @@ class Localizer:
         if report.reason == "reference" and all(window.iterations > 0 for window in windows):
             reference = Reference(key_of(windows), self._wall(), tuple(windows))
             self._faults.guard("state", lambda: self._folder.keep(reference))
-        found = tuple(jobview.opened(finding, report, windows) for finding in report.findings)
+        job = self._jobs().get((record.team, record.training_job))
+        found = tuple(jobview.opened(finding, report, windows, job) for finding in report.findings)
         present = {window.identity.rank for window in windows}
         self._records[record.team, record.training_job] = replace(
             record,

@@ -249,11 +249,11 @@ def _same(one: Finding, other: Finding) -> bool:
 
 
 def _keep_cause(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:
-    """Return the finding with the cause it had: "unknown" is no evidence against a cause."""
-    if item.finding.cause != "unknown":
-        return item
+    """Return the finding with the cause it had: neither "unknown" nor a surmise is evidence against what was shown."""
+    new = item.finding
     for old in earlier:
-        if _same(old.finding, item.finding) and old.finding.cause != "unknown":
+        surmise = new.cause == "unknown" or (new.confidence == "low" and old.finding.confidence == "high")
+        if surmise and _same(old.finding, new) and old.finding.cause not in ("unknown", new.cause):
             known = old.finding
             return replace(
                 item, finding=replace(item.finding, cause=known.cause, domain=known.domain, advice=known.advice)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.model import Finding, Identity, Report, WorkerWindow
 from eroica_otel.publish.report.words import listed, plural, ranks_text, visible
 from eroica_otel.publish.series import JobStatus, OpenFinding
 from eroica_otel.query.store import Arrived, Job
@@ -102,8 +102,10 @@ def judged_again(report: Report, late: Sequence[int]) -> Report:
     return replace(report, notes=(*report.notes, note))
 
 
-def opened(finding: Finding, report: Report, windows: Sequence[WorkerWindow]) -> OpenFinding:
-    """Return a finding with what its series need from the windows it was found in."""
+def opened(
+    finding: Finding, report: Report, windows: Sequence[WorkerWindow], job: Job | None = None
+) -> OpenFinding:  # fmt: skip
+    """Return a finding with what its series need from the windows it was found in; ``job`` knows who sent none."""
     victims = {rank for group in report.victims if set(group.waits_for) & set(finding.ranks) for rank in group.ranks}
     families = (
         pattern.family
@@ -115,10 +117,16 @@ def opened(finding: Finding, report: Report, windows: Sequence[WorkerWindow]) ->
         finding=finding,
         window_id=report.window_id,
         reason=report.reason,
-        workers=tuple(window.identity for window in windows if window.identity.rank in finding.ranks),
+        workers=_culprits(finding, windows, job),
         victims=len(victims),
         family=next(families, ""),
     )
+
+
+def _culprits(finding: Finding, windows: Sequence[WorkerWindow], job: Job | None) -> tuple[Identity, ...]:
+    there = {window.identity.rank: window.identity for window in windows}
+    known = {} if job is None else {rank: worker.identity for rank, worker in job.workers.items()}
+    return tuple(who for rank in finding.ranks if (who := there.get(rank) or known.get(rank)) is not None)
 
 
 def job_status(record: JobRecord, job: Job | None) -> JobStatus:

@@ -136,6 +136,7 @@ def test_a_dead_rank_is_named_when_it_has_been_silent_for_a_minute(ward: Ward) -
     ward.wait(1)
     assert ward.causes() == [("hang_missing_rank", (3,))]
     assert ward.verdicts[-1].missing_ranks == (3,)
+    assert [(who.rank, who.host) for who in ward.open[0].workers] == [(3, "host-1")]
 
 
 def test_a_rank_that_lives_but_does_not_report_is_waited_for_and_may_come_late(ward: Ward) -> None:

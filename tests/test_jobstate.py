@@ -106,6 +106,13 @@ def test_unknown_is_no_evidence_against_a_cause() -> None:
     assert changed.finding.cause == "gc_pause"
 
 
+def test_a_surmise_is_no_evidence_against_a_cause_that_was_shown() -> None:
+    (kept,) = verdict(OPEN, item(cause="gc_pause", confidence="low")).open
+    assert (kept.finding.cause, kept.finding.confidence) == ("python_overhead", "low")
+    guessed = replace(OPEN, open=(item(confidence="low"),))
+    assert verdict(guessed, item(cause="gc_pause", confidence="low")).open[0].finding.cause == "gc_pause"
+
+
 def look(life: Life, *states: str, now: float, world_size: int = 4, last_seen: float | None = None) -> Life:
     seen = now if last_seen is None else last_seen
     workers = {rank: Sighting(state, seen) for rank, state in enumerate(states)}
