@@ -236,7 +236,7 @@ class Localizer:
         self._faults.guard("judge", lambda: judged.append(judge()), what)
         if not judged:
             return
-        report = jobview.with_notes(judged[0], twice, self._clock() - arrived.first)
+        report = jobview.with_notes(judged[0], twice, self._clock() - arrived.first, windows)
         report = jobview.judged_again(report, late) if late else report
         self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows, arrived.first)
         self._deliver(job.key, report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,8 @@ from eroica_otel.statefolder import JobRecord
 
 LIVE_SECONDS = 60.0
 """A worker that delivered within this time of the job's latest delivery belongs to its present world."""
+CLOCKS_SECONDS = 120.0
+"""Clocks of one job that differ by more are told of; ranks may end a blocked window a minute apart."""
 _DOUBLES_NAMED = 4
 
 
@@ -83,8 +86,12 @@ def _listed(processes: Sequence[str]) -> str:
     return visible(listed([*processes]))
 
 
-def with_notes(report: Report, twice: Mapping[int, Sequence[str]], verdict_seconds: float) -> Report:
-    """Return the verdict with what only the job knows: doubled ranks, and the time from the first pattern on."""
+def with_notes(
+    report: Report, twice: Mapping[int, Sequence[str]], verdict_seconds: float, windows: Sequence[WorkerWindow] = ()
+) -> Report:
+    """Return the verdict with what only the job knows: doubled ranks, clocks that differ, and the time from the first
+    pattern on.
+    """
     notes = tuple(
         f"rank {rank} is reported by {len(processes)} live processes ({', '.join(processes)}) and is not judged; "
         "give each training a name of its own (EROICA_TRAINING_JOB)"
@@ -92,8 +99,27 @@ def with_notes(report: Report, twice: Mapping[int, Sequence[str]], verdict_secon
     )
     if len(twice) > _DOUBLES_NAMED:
         notes += (f"{len(twice) - _DOUBLES_NAMED} more ranks are reported twice and not judged",)
+    notes += clocks_apart(windows)
     detail = report.detail and replace(report.detail, verdict_seconds=verdict_seconds)
     return replace(report, notes=report.notes + notes, detail=detail)
+
+
+def clocks_apart(windows: Sequence[WorkerWindow]) -> tuple[str, ...]:
+    """Return a note on nodes whose clocks are far from those of the others; a window ends at once on all of them."""
+    ends = {w.identity.rank: w.end_timestamp_seconds for w in windows if w.end_timestamp_seconds > 0}
+    middle = statistics.median_low(ends.values()) if ends else 0.0
+    apart = {rank: end - middle for rank, end in ends.items() if abs(end - middle) > CLOCKS_SECONDS}
+    if not apart:
+        return ()
+    hosts = sorted({w.identity.host or f"rank {w.identity.rank}" for w in windows if w.identity.rank in apart})
+    most = max(map(abs, apart.values()))
+    far = f"{most / 3600:.1f} h" if most >= 3600 else f"{most / 60:.0f} min"
+    which = listed([visible(host) for host in hosts[:_DOUBLES_NAMED]])
+    more = f" and {len(hosts) - _DOUBLES_NAMED} more" if len(hosts) > _DOUBLES_NAMED else ""
+    return (
+        f"the clock of {which}{more} is up to {far} away from that of the other nodes; no verdict rests on clocks, "
+        "but times from there are wrong: set it (NTP)",
+    )
 
 
 def judged_again(report: Report, late: Sequence[int]) -> Report:

@@ -232,6 +232,17 @@ def test_a_hang_of_a_decider_an_hour_apart_opens_and_ends_as_any_other(ward: War
     assert ward.open == ()
 
 
+@pytest.mark.parametrize(("skew", "told"), [(HOUR, "1.0 h"), (-HOUR, "1.0 h"), (-300, "5 min"), (100, ""), (0, "")])
+def test_a_clock_that_is_far_from_the_others_is_told_and_names_nobody(ward: Ward, skew: int, told: str) -> None:
+    given = ordinary(0, "manual")
+    end = given[3].end_timestamp_seconds + skew
+    ward.report(*given[:3], replace(given[3], end_timestamp_seconds=end, identity=identity(3, host="far")))
+    (report,) = ward.verdicts
+    assert report.findings == ()
+    notes = [note for note in report.notes if note.startswith("the clock of far is up to")]
+    assert [told in note for note in notes] == ([True] if told else [])
+
+
 def test_an_old_window_that_is_judged_late_changes_nothing(ward: Ward) -> None:
     ward.report(*ordinary(HOUR, "manual")[:3])
     ward.wait(5)
