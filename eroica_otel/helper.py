@@ -30,6 +30,7 @@ from eroica_otel.export.standing import standing_points
 from eroica_otel.folder import remove, turn
 from eroica_otel.hardware import host
 from eroica_otel.model import WorkerWindow
+from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, Status, StatusReader, hold
@@ -41,46 +42,6 @@ REFRESH_SECONDS = 1.0
 SUMMARIES_AT_A_TIME = 2
 """Of the helpers of one node, so that summaries do not take all of the trainers' cores."""
 LAST_DELIVERY_SECONDS = 5.0
-HEARTBEAT_SECONDS = 10.0
-"""Silence of the trainer's 1 Hz thread after which what it said last is not taken for its state any more."""
-
-
-class Stops:
-    """When the trainer was stopped (state T), seen 10 times a second from outside, because it cannot say so itself."""
-
-    def __init__(self) -> None:
-        self._spans: list[tuple[int, int]] = []
-        self._since: int | None = None
-
-    def see(self, state: str | None, now_ns: int) -> None:
-        """Take the process' state at ``now_ns``."""
-        if state in ("T", "t"):
-            self._since = self._since if self._since is not None else now_ns
-        elif self._since is not None:
-            self._spans = [*self._spans[-99:], (self._since, now_ns)]
-            self._since = None
-
-    def seconds(self, start_ns: int, end_ns: int) -> float:
-        """Return the stopped time inside [start_ns, end_ns]."""
-        return sum(max(0, min(end, end_ns) - max(start, start_ns)) for start, end in self._spans) / 1e9
-
-
-class Heartbeat:
-    """Whether the trainer's 1 Hz thread still writes: what it wrote last would else stand there for ever."""
-
-    def __init__(self) -> None:
-        self._latest_ns: int | None = None
-        self.silent = False
-
-    def see(self, latest_ns: int) -> None:
-        """Take the time of the latest heartbeat."""
-        self._latest_ns = latest_ns
-
-    def stopped(self, now_ns: int) -> bool:
-        """Return whether the heartbeat has been still for too long; ``silent`` says so from then on."""
-        late = self._latest_ns is not None and now_ns - self._latest_ns > HEARTBEAT_SECONDS * 1e9
-        begins, self.silent = late and not self.silent, late
-        return begins
 
 
 class Helper:
@@ -97,6 +58,7 @@ class Helper:
         self._outlet: Outlet | None = None
         self._stops = Stops()
         self._heartbeat = Heartbeat()
+        self._frozen = Frozen(folder, self._config.cooldown_seconds)
         self._failures: Counter[str] = Counter()
         self._windows: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
@@ -136,8 +98,13 @@ class Helper:
             self._failed(
                 "monitor",
                 f"nothing heard from the training process for {HEARTBEAT_SECONDS:.0f} s (process state {state}): "
-                "stopped, or frozen in a call that holds the interpreter? its state is not exported until it is heard",
+                "stopped, or frozen in a call that holds the interpreter? its state is what this process sees of it",
             )
+        heard = self._heartbeat.latest_ns
+        if heard is not None and state not in (None, "Z"):
+            window = self._frozen.see(status, heard, now, self._stops, time.time())
+            if window is not None:
+                self._show(fit(window))
 
     def _open(self) -> None:
         assert self._status is not None
@@ -191,7 +158,7 @@ class Helper:
         unheard = self._heartbeat.silent and self._status.state != "finished"
         self._board.stand(
             standing_points(
-                replace(self._status, state="") if unheard else self._status,
+                replace(self._status, state=self._frozen.state) if unheard else self._status,
                 deliveries=self._outlet.counts() if self._outlet is not None else {},
                 failures=Counter(self._status.failures) + self._failures,
                 windows=windows,

@@ -17,8 +17,8 @@ from eroica_otel.folder import private_folder, remove
 from eroica_otel.identity import resolve
 from eroica_otel.model import Identity
 from eroica_otel.monitor import Guard, Monitor
-from eroica_otel.profile.watchdog import Watchdog
 from eroica_otel.orders import Orders
+from eroica_otel.profile.watchdog import Watchdog
 from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess

@@ -16,8 +16,9 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
-from eroica_otel.helper import Helper, Stops
+from eroica_otel.helper import Helper
 from eroica_otel.model import Window
+from eroica_otel.outside import Stops
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, StatusWriter
@@ -221,6 +222,9 @@ def test_a_stopped_process_is_timed_from_outside() -> None:
     assert stops.seconds(0, 100 * 10**9) == 30.0
     assert stops.seconds(15 * 10**9, 55 * 10**9) == 15 + 5
     assert stops.seconds(31 * 10**9, 49 * 10**9) == 0.0
+    stops.see("T", 80 * 10**9)
+    assert stops.now
+    assert stops.seconds(0, 100 * 10**9) == 30.0 + 20.0
 
 
 def process(folder: Path, parent: int | None = None, **variables: str) -> subprocess.Popen[str]:
@@ -284,7 +288,7 @@ def test_asked_to_end_it_ends_in_bounded_time_although_nobody_takes_its_series(t
     running.communicate()
 
 
-def test_a_worker_whose_1_hz_thread_stands_still_is_in_no_state_and_it_is_said_once(
+def test_a_worker_whose_1_hz_thread_stands_still_is_blocked_and_it_is_said_once(
     beside: Beside, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside.write(state="healthy")
@@ -295,7 +299,8 @@ def test_a_worker_whose_1_hz_thread_stands_still_is_in_no_state_and_it_is_said_o
         monkeypatch.setattr(time, "perf_counter_ns", lambda later=later: now() + later * 10**9)
         beside.helper.tick()
         beside.helper._refresh()
-    assert names.WORKER_STATE.name not in beside.shown()
+    assert beside.value(names.WORKER_STATE, state="blocked") == 1
+    assert beside.value(names.WORKER_STATE, state="healthy") == 0
     assert beside.value(names.FAILURES, stage="monitor") == 1
     assert beside.value(names.ITERATIONS) == 600
     assert [record.getMessage().split(" (process state")[0] for record in caplog.records] == [

@@ -1,4 +1,4 @@
-"""faulthandler's timer in processes of its own: what it writes while C holds the interpreter's lock, and whose it is."""
+"""faulthandler's timer in processes of its own: what it writes while C holds the interpreter's lock; whose it is."""
 
 from __future__ import annotations
 
