@@ -45,7 +45,7 @@ _QUERIES = {
     "q_link": f'topk(1, max by (link) (eroica_anomaly_impact_ratio{{{_JOB}, verdict="culprit", rank=""}}))',
     "q_deliveries": f'sort(sum by (delivery) (rate(eroica_deliveries_total{{{_JOB}, outcome="failed"}}[10m])) > 0)',
     "q_failed_windows": f'topk(8, max by (rank) (eroica_windows_total{{{_JOB}, outcome="failed"}}) > 0)',
-    "q_failed_stages": f"topk(8, max by (stage) (eroica_failures_total{{{_JOB}}}) > 0)",
+    "q_failed_stages": f'topk(8, max by (stage) (eroica_failures_total{{{_JOB}, stage!="delivery"}}) > 0)',
     "q_localizer_stages": (
         "sum by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0"
     ),
@@ -59,7 +59,8 @@ _FINDINGS = {
     "worker": (f'{_WORKER}, verdict="culprit", cause!~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
     "hang": (f'{_WORKER}, verdict="culprit", cause=~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
     "link": ('rank="", severity=%q, verdict="culprit"', "$labels.severity"),
-    "job": ('severity=%q, verdict="job"', "$labels.severity"),
+    "job": (f'severity=%q, verdict="job", cause!~"{"|".join(HANG_CAUSES)}"', "$labels.severity"),
+    "jobhang": (f'severity=%q, verdict="job", cause=~"{"|".join(HANG_CAUSES)}"', "$labels.severity"),
 }
 """Matchers of the findings that one alert is about, and the labels that fill them in."""
 
@@ -123,7 +124,7 @@ def _lookups() -> dict[str, str]:
     shown = {
         "function": "{{ .Labels.function }}",
         "cause": "{{ .Labels.cause }}",
-        "function_cause": "{{ .Labels.function }}, {{ .Labels.cause }}",
+        "function_cause": "{{ with .Labels.function }}{{ . }}, {{ end }}{{ .Labels.cause }}",
         "advice": known + "{{ else }}see the runbook{{ end }}",
     }
     for name, (matchers, labels) in _FINDINGS.items():

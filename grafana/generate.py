@@ -191,7 +191,8 @@ SPOTS = (
         ],
     ),
     Spot(
-        "timeseries", "Deliveries", "Deliveries of series a second, by way and outcome.", (16, 35, 8, 6), "ops",
+        "timeseries", "Deliveries", "Deliveries that workers push, a second, by way and outcome; "
+        "nothing where all of them are scraped.", (16, 35, 8, 6), "ops",
         [Query(
             "sum by (training_job, delivery, outcome) (rate(eroica_deliveries_total"
             f"{{{JOBS}}}[$__rate_interval]))", "{{training_job}} {{delivery}} {{outcome}}",

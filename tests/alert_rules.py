@@ -15,7 +15,13 @@ ROOT = Path(__file__).parents[1]
 ALERTS = ROOT / "alerts"
 RULES = sorted((ALERTS / "rules").glob("*.yml"))
 CASES = sorted((ROOT / "tests" / "alerts").glob("*.test.yml"))
-FINDINGS = ("EroicaWorkerSlowsJob", "EroicaWorkerHangsJob", "EroicaLinkSlowsJob", "EroicaJobSlowedEverywhere")
+FINDINGS = (
+    "EroicaWorkerSlowsJob",
+    "EroicaWorkerHangsJob",
+    "EroicaLinkSlowsJob",
+    "EroicaJobSlowedEverywhere",
+    "EroicaJobHangs",
+)
 
 
 def run(program: str, *arguments: str | Path) -> str:

@@ -10,16 +10,18 @@ from eroica_otel.demo.alarm import Alarm, alarm
 from eroica_otel.demo.monitoring import Alert, Monitoring
 from eroica_otel.errors import EroicaError
 
+PIPELINE = "pipeline"
+"""Domain of alerts that are not about the training."""
 Wait = Callable[[str, Callable[[], bool]], None]
 """Waits until something is true; the first argument says for what."""
 
 
 def to_alarm(monitoring: Monitoring, wait: Wait, say: Callable[[str], None], onset: float) -> Alarm:
-    """Return the alarm of the first alert that fires after ``onset`` (Unix time), once it has been received."""
+    """Return the alarm of the first alert about the training after ``onset`` (Unix time), once it was received."""
     firing: list[Alert] = []
 
     def fires() -> bool:
-        firing[:] = monitoring.firing()
+        firing[:] = [alert for alert in monitoring.firing() if alert.labels.get("domain") != PIPELINE]
         return bool(firing)
 
     wait("an alert to fire in Prometheus", fires)

@@ -1,0 +1,128 @@
+"""The demo through a real Prometheus and Alertmanager: alert, notification, dashboard, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dashboards import filled_in, panels, queries
+from eroica_otel.demo.monitoring import Monitoring
+from jobs import wait_until
+
+PATIENCE_SECONDS = 200.0
+
+
+@contextmanager
+def demo(out: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the demo with Prometheus; what it says goes to OUT.txt."""
+    options = ["--backend", "prometheus", "--fault", "python", "--rank", "1", "--window", "3", "--out", str(out)]
+    with out.with_suffix(".txt").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "eroica_otel.commands.main", "demo", *options],
+            stdout=said, stderr=said, env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def text(out: Path) -> str:
+    return out.with_suffix(".txt").read_text("utf-8")
+
+
+def ours(out: Path) -> list[int]:
+    """Return the processes whose command line names the demo's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(out).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def asking(url: str) -> Iterator[Monitoring]:
+    """Ask the demo's own Prometheus."""
+    monitoring = Monitoring(Path("unused"))
+    monitoring.url = url
+    try:
+        yield monitoring
+    finally:
+        monitoring.close()
+
+
+def _empty_queries(monitoring: Monitoring) -> list[str]:
+    """Return the panels with a query that finds nothing, or finds no label that its legend names."""
+    empty = [title for title, query in queries() if title != "Windows" and not monitoring.query(filled_in(query))]
+    for panel in panels():
+        for target in panel["targets"]:
+            wanted = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+            rows = monitoring.query(filled_in(target["expr"]))
+            if not all(wanted <= set(row["metric"]) for row in rows):
+                empty.append(f"{panel['title']}: legend {wanted}")
+    return empty
+
+
+def test_the_fault_becomes_one_alert_one_notification_and_a_row_of_the_dashboard(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    with demo(out) as process:
+
+        def fires() -> bool:
+            assert process.poll() is None, text(out)
+            return "fires in Prometheus" in text(out)
+
+        wait_until(fires, "the alert to fire", PATIENCE_SECONDS)
+        (url,) = re.findall(r"Prometheus is on (http://\S+)", text(out))
+        with asking(url) as monitoring:
+            # All series are scraped here, so that nothing is pushed.
+            assert _empty_queries(monitoring) == ["Deliveries"]
+            (culprit,) = monitoring.query(filled_in(dict(reversed(queries()))["Who slows which job"]))
+            (advice,) = monitoring.query('cause:eroica_advice:info{cause="python_overhead"}')
+            up = monitoring.query("up")
+        assert culprit["metric"]["rank"] == "1"
+        assert culprit["metric"]["function"].startswith("augment (train.py:")
+        assert culprit["metric"]["advice"] == advice["metric"]["advice"]
+        assert sorted(row["metric"]["job"] for row in up) == ["localizer"] + ["training"] * 4
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0, text(out)
+    told = json.loads((out / "alert.json").read_text("utf-8"))
+    assert (told["alertname"], told["labels"]["rank"]) == ("EroicaWorkerSlowsJob", "1")
+    assert told["annotations"]["cause"] == "python_overhead"
+    assert told["notifications"] == 1
+    assert 0 < told["firing_seconds"] < told["notified_seconds"]
+    assert "ALERT     EroicaWorkerSlowsJob" in text(out)
+    assert ours(out) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_when_the_demo_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "demo"
+    with demo(out) as process:
+        wait_until(lambda: "Prometheus is on" in text(out), "the demo to begin")
+        wait_until(lambda: any(b"train" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in ours(out)), "training")
+        assert len(ours(out)) >= 5, "Alertmanager, Prometheus, localizer, text server, launcher"
+        process.send_signal(number)
+        process.wait(timeout=60)
+        wait_until(lambda: ours(out) == [], "all of its processes to end")
+
+
+def test_a_server_that_is_not_installed_is_named_with_the_remedy(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    with demo(out, PATH=str(tmp_path)) as process:
+        assert process.wait(timeout=60) == 3
+    assert "--backend prometheus needs prometheus, which is not on PATH" in text(out)
+    assert "apt-get install --no-install-recommends prometheus prometheus-alertmanager" in text(out)
