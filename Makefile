@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 FAULT ?= python
+BACKEND ?= otlp
 OUT ?= build/demo
 WINDOW ?= 5
 LOCK_PYTHONS ?= python3.11 python3.10
@@ -16,7 +17,7 @@ BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types contracts unit e2e format bench docs wheel oldest lock clean
+.PHONY: help setup servers demo test lint types contracts unit e2e format bench docs wheel oldest lock clean
 # An environment without any PATH (env -i) is one too.
 ifeq ($(PATH),)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -27,10 +28,10 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 help: ## show this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
-demo: $(READY) ## see it work: a training, a fault (FAULT=python, input or none), the verdict
-	@$(BIN)/eroica-otel demo --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
+demo: $(READY) ## see it work: a training, a fault (FAULT=python, input or none), the verdict (BACKEND=prometheus: the alert)
+	@$(BIN)/eroica-otel demo --backend "$(BACKEND)" --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
 
-test: lint types contracts unit e2e ## run everything below that checks, as CI does
+test: servers lint types contracts unit e2e ## run everything below that checks, as CI does
 	@echo "make test: lint, types, import contracts, unit tests and end-to-end tests passed"
 
 lint: $(READY) ## check style and format
@@ -42,6 +43,10 @@ types: $(READY) ## check types
 
 contracts: $(READY) ## check which part may import which
 	@$(BIN)/lint-imports --no-logo
+
+# On Debian as root they are installed; nothing starts, since the tests start and end their own.
+servers: ## find Prometheus, Alertmanager and VictoriaMetrics, which the tests start; on Debian as root, install them
+	@sh .ci/servers
 
 unit: $(READY) ## run the tests that need no training job
 	@$(BIN)/pytest -q -m "not e2e"
@@ -58,6 +63,9 @@ bench: $(READY) ## run the benchmarks
 
 docs: $(READY) ## renew the tables that follow from code
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python alerts/generate.py
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && $(BIN)/python grafana/generate.py || \
+	  echo "make: the dashboard stays as it is: its generator needs Python 3.11"
 
 wheel: $(READY) ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist

@@ -33,7 +33,7 @@ class Server:
 
     def __init__(self, program: str, arguments: Sequence[str], ready: str, folder: Path) -> None:
         """Start ``program``; ``{port}`` in an argument is replaced by its port, and ``ready`` is polled."""
-        path = shutil.which(program)
+        path = shutil.which(program) or shutil.which(program.removeprefix("prometheus-"))  # as it is released
         assert path is not None, (
             f"{program} is not on PATH; on Debian: apt-get install --no-install-recommends "
             "prometheus prometheus-alertmanager victoria-metrics"
