@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from backends import NOW, BackendServer, backend
+from eroica_otel import names
+from eroica_otel.errors import ConfigError
+from eroica_otel.job import Localizer
+from eroica_otel.jobfaults import Faults
+from eroica_otel.joboptions import JobOptions
+from eroica_otel.jobsources import Sources, check_backend
+from eroica_otel.model import Report
+from eroica_otel.query.client import Backend
+from eroica_otel.webserver import Address
+from factories_central import LOOPBACK, WINDOW, fetch, most_python, send_windows, windows
+
+WHOLE = {"compute": 0.4, "communication": 0.3, "python": 0.1, "idle": 0.2}
+
+
+class Desk:
+    """Localizers that read one backend; looks and rounds are made by the test, not by threads."""
+
+    def __init__(self, folder: Path, server: BackendServer, stack: ExitStack) -> None:
+        self.folder, self.server, self._stack = folder, server, stack
+        self._open: list[Localizer] = []
+        self.now = 1000.0
+        self.lines: list[str] = []
+        self.verdicts: list[Report] = []
+
+    def localizer(self, url: str = "", listen: Address | None = None) -> Localizer:
+        made = Localizer(
+            JobOptions(listen, LOOPBACK, str(self.folder), backend=Backend(url or self.server.url)),
+            most_python,
+            progress=self.lines.append,
+            verdict=self.verdicts.append,
+            clock=lambda: self.now,
+            wall=lambda: 1_764_430_100.0,
+        )
+        self._stack.callback(self.end, made)
+        self._open.append(made)
+        reader = made.sources.reader
+        assert reader is not None
+        reader._thread.run = lambda: None  # type: ignore[method-assign]
+        made.start()
+        return made
+
+    def end(self, localizer: Localizer) -> None:
+        """Close it unless that was done."""
+        if localizer in self._open:
+            self._open.remove(localizer)
+            localizer.close()
+
+    def look(self, localizer: Localizer) -> None:
+        reader = localizer.sources.reader
+        assert reader is not None
+        reader.look()
+        localizer.round()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with ExitStack() as stack:
+        yield Desk(tmp_path / "state", stack.enter_context(backend()), stack)
+
+
+def values(localizer: Localizer, metric: names.Metric) -> dict[tuple[str, ...], float]:
+    """Return the series of a metric on /metrics by the values of its labels in the order of /metrics."""
+    status, body = fetch(f"{localizer.metrics.url}/metrics")
+    assert status == 200
+    found: Iterator[tuple[str, Mapping[str, str], float]] = (
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    )
+    return {tuple(labels.values()): value for name, labels, value in found if name == metric.name}
+
+
+def test_a_window_that_is_read_is_judged_like_one_that_is_received(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, _windows([2]))
+    localizer = desk.localizer()
+    desk.look(localizer)
+    (report,) = desk.verdicts
+    assert [finding.ranks for finding in report.findings] == [(2,)]
+    assert values(localizer, names.LOCALIZER_QUERIES)[("ok",)] == 6
+    assert values(localizer, names.LOCALIZER_REQUESTS) == {}
+    assert values(localizer, names.LOCALIZER_FAILURES)[("query",)] == 0
+
+
+def _windows(slow: list[int], **changes: Any) -> list[Any]:
+    """Return windows whose kinds sum to 1."""
+    rest = {"compute": 0.4, "communication": 0.05, "python": 0.5, "idle": 0.05}
+    return [windows(slow, kinds=rest if rank in slow else WHOLE, **changes)[rank] for rank in range(4)]
+
+
+def test_after_a_restart_nothing_is_judged_twice(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, _windows([2]))
+    first = desk.localizer()
+    desk.look(first)
+    desk.end(first)
+    desk.server.samples.scrape(NOW, NOW + 30, _windows([2]))
+    second = desk.localizer()
+    desk.server.samples.now += 30
+    desk.look(second)
+    assert len(desk.verdicts) == 1
+    assert [finding.ranks for finding in second.open_findings()] == [(2,)]
+    desk.server.samples.scrape(NOW + 30, NOW + 50, _windows([], window_id=WINDOW + 60, reason="manual"))
+    desk.server.samples.now += 20
+    desk.look(second)
+    assert [report.window_id for report in desk.verdicts] == [WINDOW, WINDOW + 60]
+
+
+def test_both_sources_at_once_judge_a_window_once_and_see_no_doubles(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, _windows([2]))
+    localizer = desk.localizer(listen=LOOPBACK)
+    for _ in range(3):
+        send_windows(localizer.receiver.url, _windows([2]))
+        desk.look(localizer)
+        desk.now += 5
+        desk.server.samples.scrape(desk.server.samples.now, desk.server.samples.now + 4, _windows([2]))
+        desk.server.samples.now += 5
+    assert len(desk.verdicts) == 1
+    assert values(localizer, names.DUPLICATES) == {("vision", "llm-7b"): 0}
+    assert values(localizer, names.LOCALIZER_REQUESTS)[("accepted",)] == 12
+
+
+def test_a_backend_that_is_away_at_the_start_is_said_counted_and_tried_again(desk: Desk) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        localizer = desk.localizer(url)
+        for _ in range(2):
+            desk.look(localizer)
+    assert desk.lines == [
+        f"cannot read {url}: Connection refused; is it running, and is the address right?; trying again every 5 s"
+    ]
+    assert values(localizer, names.LOCALIZER_FAILURES)[("query",)] == 2
+    assert values(localizer, names.LOCALIZER_QUERIES)[("unreachable",)] == 2
+    assert fetch(f"{localizer.metrics.url}/-/ready")[0] == 200
+
+
+def test_what_nobody_foresaw_in_a_look_is_counted_and_the_thread_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = Faults()
+    with backend() as server:
+        sources = Sources(None, Backend(server.url), print, say=print, faults=faults)
+        assert sources.reader is not None
+        sources.reader._asker.look = lambda back: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        sources.reader._guard(sources.reader.look)
+    assert faults.counts()["query"] == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_without_any_source_there_is_no_localizer() -> None:
+    with pytest.raises(ConfigError, match="no source"):
+        Sources(None, None, print, say=print, faults=Faults())
+
+
+@pytest.mark.parametrize(
+    ("url", "flag"),
+    [("http://127.0.0.1:4318", "--listen"), ("http://localhost:9465/x", "--metrics"), ("https://node:443", "--push")],
+)
+def test_a_localizer_does_not_read_itself(url: str, flag: str) -> None:
+    own = (Address("127.0.0.1", 4318, "--listen"), Address("::1", 9465, "--metrics"), Address("node", 443, "--push"))
+    with pytest.raises(ConfigError, match=f"own {flag}"):
+        check_backend(Backend(url), *own)
+    check_backend(Backend("http://127.0.0.1:9090"), *own)
+    check_backend(Backend("https://node:9465"), *own)
