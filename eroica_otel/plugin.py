@@ -160,7 +160,6 @@ class Handle:
         self.detached = True
         if self._hooks is not None:
             self._hooks.close(elsewhere=True)
-            self._hooks = None
         self._say("detached, as eroica-otel disable has asked; eroica_otel.instrument() or a restart attaches again")
         self._at_exit(wait=True)
 

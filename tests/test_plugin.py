@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import eroica_otel
 from eroica_otel import plugin, worker
-from eroica_otel.plugin import Guard, Handle, instrument
+from eroica_otel.plugin import Guard, Handle, instrument, step, watch_input
 
 
 class Items(Dataset[int]):
@@ -479,3 +479,20 @@ def test_a_handle_works_without_the_module_level(job: Job) -> None:
     handle.step()
     assert handle.recorder.steps == 1
     handle.close()
+
+
+def test_what_is_detached_from_outside_stays_so_until_instrument_is_called(job: Job) -> None:
+    handle = instrument()
+    for _ in watch_input(range(3)):
+        step()
+    assert job.events == ["start"]
+    handle.disable()
+    assert job.events == ["start", ("stop", True)]
+    for _ in watch_input(range(2)):
+        step()
+    assert job.events == ["start", ("stop", True)]
+    again = instrument()
+    assert again is not handle
+    step()
+    assert again.recorder.steps == 6, "the count goes on, or the ranks would not meet at an iteration"
+    assert job.events == ["start", ("stop", True), "start"]

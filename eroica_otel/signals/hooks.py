@@ -317,18 +317,20 @@ class Hooks:
 
         Args:
             elsewhere: Called by another thread than the one that trains, which may be going through torch's table of
-                hooks: no entry may leave it, so the one of the optimizer's step stays and only counts updates.
+                hooks: no entry may leave it, so the one of the optimizer's step stays, and only counts updates, until
+                ``close()`` is called by the one that trains.
         """
         self._closed = True
         while self._undo:
             self._undo.pop()()
-        while self._steps:
-            handle = self._steps.pop()
+        for handle in self._steps:
             table = handle.hooks_dict_ref()
             if not elsewhere:
                 handle.remove()
             elif table is not None and handle.id in table:
                 table[handle.id] = self._count_alone
+        if not elsewhere:
+            self._steps.clear()
 
     def _count_alone(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Keep the number of updates equal on all ranks, should they be watched again."""

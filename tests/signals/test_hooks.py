@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from eroica_otel.signals.counting import LOST_AFTER, Successors
@@ -508,3 +509,23 @@ def test_torch_that_is_imported_after_close_is_left_alone(recorder: Recorder) ->
     hooks._hook_loader(torch.utils.data.dataloader)
     hooks._hook_scaler(torch.amp.grad_scaler)
     assert owner.__next__ is before
+
+
+def test_another_thread_may_close_in_the_middle_of_a_step_and_updates_are_counted_on(
+    recorder: Recorder, hooks: Hooks
+) -> None:
+    """torch goes through its table of hooks during a step; a hook that takes another one out would break the step."""
+    trained = optimizer()
+    trained.step()
+    late = register_optimizer_step_post_hook(lambda *step: hooks.close(elsewhere=True))
+    trained.step()
+    late.remove()
+    assert kinds(recorder) == "12"
+    trained.step()
+    optimizer().step()
+    list(DataLoader(Items()))
+    assert recorder.steps == 3
+    assert kinds(recorder) == ""
+    hooks.close()
+    trained.step()
+    assert recorder.steps == 3
