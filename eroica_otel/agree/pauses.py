@@ -27,10 +27,10 @@ class Pauses:
 
     def heard(self, store: Store, now_seconds: float) -> bool:
         """Return whether a rank has said so in the last seconds; it must have been seen to say it twice."""
-        value = store.get(KEY)
+        value = store.get(KEY) or b""
         if self._heard is not None and value != self._heard:
             self._moved = now_seconds
-        self._heard = value if value is not None else b""
+        self._heard = value
         return self._moved is not None and now_seconds - self._moved <= FRESH_SECONDS
 
     def forget(self) -> None:
