@@ -34,7 +34,8 @@ def test_promtool_runs_the_cases(case: Path) -> None:
 
 
 def test_every_alert_has_a_case_in_which_it_is_silent_and_one_in_which_it_fires() -> None:
-    silent, fires = set(), set()
+    silent: set[str] = set()
+    fires: set[str] = set()
     for case in CASES:
         for test in read(case)["tests"]:
             for step in test.get("alert_rule_test", ()):

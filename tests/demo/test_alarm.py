@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,10 +24,10 @@ def message(name: str = "EroicaWorkerSlowsJob", at: float = 145.0, receiver: str
     return Notification(receiver, at, "firing", name, ({"alertname": name},))
 
 
-def made(**changes: object) -> Alarm:
+def made(**changes: Any) -> Alarm:
     found = alarm(alert(), [message()], onset=100.0)
     assert found is not None
-    return Alarm(**{name: changes.get(name, getattr(found, name)) for name in Alarm.__dataclass_fields__})
+    return replace(found, **changes)
 
 
 def test_there_is_no_alarm_before_its_notification() -> None:
