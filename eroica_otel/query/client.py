@@ -227,7 +227,8 @@ def _refusal(answer: http.client.HTTPResponse, body: bytes, path: str) -> QueryF
         return QueryFailed("unauthorized", f"it refuses the credentials ({code}: {_said(body)}); {remedy}")
     if code in (404, 405):
         return QueryFailed("not_found", f"no PromQL API at {path} ({code}); give the address up to before /api/v1")
-    return QueryFailed("refused", f"it answers {code}: {_said(body)}")
+    # 422 is how Prometheus, VictoriaMetrics and Mimir refuse what would read more than their limits allow.
+    return QueryFailed("too_large" if code in (413, 422) else "refused", f"it answers {code}: {_said(body)}")
 
 
 def _said(body: bytes) -> str:

@@ -146,7 +146,7 @@ class PrometheusSource:
                 unsettled = True
         for group in sorted(groups.values(), key=lambda group: min(episode.begin for _, episode in group)):
             for first in range(0, len(group), RANKS_PER_QUERY):
-                unsettled |= not self._read(found, group[first : first + RANKS_PER_QUERY], now)
+                unsettled |= not self._read_in_parts(found, group[first : first + RANKS_PER_QUERY], now)
         for known in (self._seen, self._delivered):
             for key in [key for key, when in known.items() if now - when > _KEPT_SECONDS]:
                 del known[key]
@@ -163,6 +163,17 @@ class PrometheusSource:
             latest = current.get(process[:3], process)
             if found.chosen.get(process, stream) == stream and (latest == process or latest not in self._latest):
                 yield from ((stream, one) for one in shown if (process, one.window_id) not in self._delivered)
+
+    def _read_in_parts(self, found: Look, group: _Group, now: float) -> bool:
+        """Read one window of some ranks, in halves where the backend finds that too much at once."""
+        try:
+            return self._read(found, group, now)
+        except QueryFailed as error:
+            if error.outcome != "too_large" or len(group) == 1:
+                raise
+        half = len(group) // 2
+        parts = [self._read_in_parts(found, part, now) for part in (group[:half], group[half:])]
+        return all(parts)
 
     def _read(self, found: Look, group: _Group, now: float) -> bool:
         """Read and deliver one window of some ranks; return whether all of it was there."""

@@ -81,7 +81,12 @@ def test_a_ca_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "body", "outcome", "text"),
     [
-        (422, b'{"status":"error","error":"query processing would load too many samples"}', "refused", "422: query pr"),
+        (
+            422,
+            b'{"status":"error","error":"query processing would load too many samples"}',
+            "too_large",
+            "422: query pr",
+        ),
         (500, b"<h1>broken\n</h1>", "refused", "it answers 500: <h1>broken </h1>"),
         (503, b"", "refused", "it answers 503: no reason given"),
         (400, b'{"error":"\\u001b[31mred"}', "refused", "it answers 400:  [31mred"),

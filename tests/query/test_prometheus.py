@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backends import NOW, BackendServer, backend, success
+from backends import NOW, BackendServer, Request, backend, success
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.export.points import window_points
@@ -373,10 +373,10 @@ def test_a_failure_that_nobody_foresaw_does_not_end_the_thread(desk: Desk) -> No
 def test_a_refusal_in_the_middle_of_a_window_leaves_it_for_the_next_look(desk: Desk) -> None:
     desk.server.samples.scrape(NOW - 20, NOW, whole())
 
-    def only_small(request: object) -> None:
-        good = desk.server.samples.answer(request.fields)  # type: ignore[attr-defined]
-        patterns = names.PATTERN_BETA.name in request.fields["query"]  # type: ignore[attr-defined]
-        request.send(422 if patterns else 200, b'{"error":"too many samples"}' if patterns else good)  # type: ignore[attr-defined]
+    def only_small(request: Request) -> None:
+        good = desk.server.samples.answer(request.fields)
+        patterns = names.PATTERN_BETA.name in request.fields["query"]
+        request.send(422 if patterns else 200, b'{"error":"too many samples"}' if patterns else good)
 
     desk.server.reply = only_small
     desk.look()
@@ -385,6 +385,22 @@ def test_a_refusal_in_the_middle_of_a_window_leaves_it_for_the_next_look(desk: D
     desk.server.reply = desk.server.good
     desk.look(after=5)
     assert len(desk.windows()) == 4
+
+
+def test_what_is_too_much_at_once_is_asked_for_in_halves(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+
+    def one_rank_at_most(request: Request) -> None:
+        if "rank=~" in request.fields["query"]:
+            request.send(422, b'{"error":"query processing would load too many samples"}')
+        else:
+            request.send(200, desk.server.samples.answer(request.fields))
+
+    desk.server.reply = one_rank_at_most
+    desk.look()
+    assert len(desk.windows()) == 4
+    assert desk.lines == []
+    assert desk.source.requests()["too_large"] == 3
 
 
 def test_an_answer_that_is_nonsense_is_counted_as_such(desk: Desk) -> None:
