@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eroica_otel.config import WorkerConfig
 from eroica_otel.export import pull
 from eroica_otel.export.board import Board
 from eroica_otel.export.delivery import provider, resource
 from eroica_otel.export.instruments import create, record
+from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
 from eroica_otel.export.remotewire import STALE_BITS
 from eroica_otel.export.remotewrite import RemoteWrite, Target
@@ -240,3 +242,19 @@ def test_what_is_written_is_what_a_scrape_of_the_same_worker_gives(kind: str, tm
             wait_until(lambda: stored(server, "vision/llm-7b") == {}, "the series to end at once")
         finally:
             close()
+
+
+def test_the_end_of_a_worker_is_one_more_delivery_and_the_end_of_its_series(server: WriteServer) -> None:
+    config = WorkerConfig(deliveries="remote_write", remote_write_url=server.url)
+    failures: list[str] = []
+    outlet = Outlet({}, identity(), 1, lambda stage, text: failures.append(text), config)
+    board = Board()
+    create(outlet.meter(), board)
+    board.show(window_points(worker_window()))
+    outlet.start()
+    outlet.stop(20)
+    sent, ended = map(series, server.bodies)
+    assert [labels for labels, _, _ in ended] == [labels for labels, _, _ in sent]
+    assert {bits for _, bits, _ in ended} == {STALE_BITS}
+    assert outlet.counts()["remote_write", "failed"] == 0
+    assert failures == []
