@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from eroica_otel import names
 from eroica_otel.model import WorkerWindow
 from jobs import value
-from support.launch import Heard, Outcome
+from support.launch import Outcome
 from support.measure import Truth
 from support.registry import Case
 
@@ -15,6 +16,8 @@ LEARN = 10
 PROBE = 5
 """Updates whose iterations are not timed because of the profiler's trial: two, and three after it."""
 AFTER_WINDOW = 3
+UNTIMED = 3
+"""Iterations that are not timed around a validation, or around an end of an epoch that does not fit."""
 SHARE = 0.12
 """How far a share may lie from the truth."""
 PERIOD = 0.25
@@ -30,9 +33,7 @@ def judge(case: Case, outcome: Outcome) -> list[str]:
     if case.unmatched:
         return list(_unmatched(outcome))
     return list(_windows(case, outcome)) or [
-        f"rank {rank}: {wrong}"
-        for rank in sorted(ranks)
-        for wrong in _rank(case, rank, outcome.truth[rank], outcome.heard[rank], _window(outcome, rank))
+        f"rank {rank}: {wrong}" for rank in sorted(ranks) for wrong in _rank(case, rank, outcome)
     ]
 
 
@@ -45,66 +46,82 @@ def _unmatched(outcome: Outcome) -> Iterable[str]:
 
 
 def _windows(case: Case, outcome: Outcome) -> Iterable[str]:
-    """All ranks captured one window, over the same iterations."""
-    if len(outcome.windows) != 1:
-        yield f"{len(outcome.windows)} windows arrived, 1 was asked for"
-        return
-    (windows,) = outcome.windows.values()
-    seen = {(one.reason, one.start_iteration, one.iterations) for one in windows.values()}
-    if len(windows) != case.ranks or len(seen) != 1:
-        yield f"ranks {sorted(windows)} captured (reason, first iteration, iterations) {sorted(seen)}"
+    """All ranks captured one window, over the same iterations; one that was late by some has the others' last."""
+    if complete(case, outcome) is None:
+        seen = {number: sorted(_range(one) for one in windows.values()) for number, windows in outcome.windows.items()}
+        yield f"no window of all {case.ranks} ranks; captured iterations by window: {seen}"
 
 
-def _window(outcome: Outcome, rank: int) -> WorkerWindow:
-    (windows,) = outcome.windows.values()
-    return windows[rank]
+def complete(case: Case, outcome: Outcome) -> Mapping[int, WorkerWindow] | None:
+    """Return the first window that all ranks captured."""
+    for windows in outcome.windows.values():
+        seen = sorted(_range(one) for one in windows.values())
+        lengths = [stop - start for start, stop in seen]
+        if set(windows) == set(range(case.ranks)) and len({stop for _, stop in seen}) == 1:
+            if 2 * min(lengths) >= max(lengths) and {one.reason for one in windows.values()} == {"manual"}:
+                return windows
+    return None
 
 
-def _rank(case: Case, rank: int, truth: Truth, heard: Heard, window: WorkerWindow) -> Iterable[str]:
-    yield from _iterations(case, rank, truth, heard, window)
-    yield from _patterns(case, truth, window)
+def _range(window: WorkerWindow) -> tuple[int, int]:
+    return window.start_iteration, window.start_iteration + window.iterations
 
 
-def _iterations(case: Case, rank: int, truth: Truth, heard: Heard, window: WorkerWindow) -> Iterable[str]:
-    counted = value(list(heard.points), names.ITERATIONS.name)
+def _rank(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
+    windows = complete(case, outcome)
+    assert windows is not None
+    yield from _iterations(case, rank, outcome)
+    yield from _patterns(case, outcome.truth[rank], windows[rank])
+
+
+def _iterations(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
+    truth, points = outcome.truth[rank], list(outcome.heard[rank].points)
+    counted = value(points, names.ITERATIONS.name)
     if counted != truth.updates:
         yield f"{counted:.0f} updates seen, {truth.updates} done"
-    timed = value(list(heard.points), f"{names.ITERATION_PERIOD.name}_count")
-    fewest, most = _expected(case, truth, window)
+    timed = value(points, f"{names.ITERATION_PERIOD.name}_count")
+    fewest, most = _expected(case, rank, outcome)
     if not fewest <= timed <= most:
         yield f"{timed:.0f} iterations timed, {fewest} to {most} expected"
         return
-    with_inputs = value(list(heard.points), f"{names.ITERATION_DURATION.name}_count")
+    with_inputs = value(points, f"{names.ITERATION_DURATION.name}_count")
     if with_inputs != (timed if case.has_inputs(rank) else 0):
         yield f"{with_inputs:.0f} of {timed:.0f} iterations have a duration"
-    mean = value(list(heard.points), f"{names.ITERATION_PERIOD.name}_sum") / timed
+    mean = value(points, f"{names.ITERATION_PERIOD.name}_sum") / timed
     true = truth.period(LEARN * case.per_iteration, case.per_iteration)
     if abs(mean / true - 1) > PERIOD:
         yield f"the mean period is {mean:.4f} s, in truth {true:.4f} s"
 
 
-def _expected(case: Case, truth: Truth, window: WorkerWindow) -> tuple[int, int]:
+def _expected(case: Case, rank: int, outcome: Outcome) -> tuple[int, int]:
     """Return the fewest and the most iterations that can be timed.
 
-    Not timed are the ten that teach the loop, the last one (its end is not seen), those of the trial and of the
-    window. Where an iteration has several updates, a range of updates may touch one iteration more.
+    Not timed are the ten that teach the loop, the last one (its end is not seen), those of the trial and of each
+    window. Where an iteration has several updates, a range of updates may touch one iteration more; a window that this
+    rank was late for takes from none to all of its iterations.
     """
     each = case.per_iteration
-    closed = truth.updates // each - 1 - LEARN
-    ranges = (PROBE, window.iterations + AFTER_WINDOW)
-    touched = sum(-(-one // each) for one in ranges)
-    slack = 0 if each == 1 else len(ranges)
-    return closed - touched - slack - case.untimed, closed - touched + slack
+    closed = outcome.truth[rank].updates // each - 1 - LEARN
+    longest = [max(one.iterations for one in windows.values()) for windows in outcome.windows.values()]
+    own = [windows[rank].iterations for windows in outcome.windows.values() if rank in windows]
+    fewest = closed - sum(-(-length // each) for length in (PROBE, *(one + AFTER_WINDOW for one in longest)))
+    most = closed - sum(-(-length // each) for length in (PROBE, *(one + AFTER_WINDOW for one in own)))
+    slack = 0 if each == 1 else 1 + len(longest)
+    events = -(-outcome.truth[rank].updates // case.untimed_every) if case.untimed_every else 0
+    return fewest - slack - UNTIMED * events, most + slack
 
 
 def _patterns(case: Case, truth: Truth, window: WorkerWindow) -> Iterable[str]:
-    own = [pattern for pattern in window.patterns if pattern.kind in ("python", "compute")]
+    own = [p for p in window.patterns if p.kind == "compute" or (p.kind == "python" and p.family != "wait")]
     if not own:
         yield "no pattern of python or compute"
         return
-    largest = max(own, key=lambda pattern: pattern.beta)
+    sums: Counter[str] = Counter()
+    for pattern in own:  # one function may be called from several places, each a pattern of its own
+        sums[pattern.function] += pattern.beta  # type: ignore[assignment]
+    (largest, beta), *_ = sums.most_common(1)
     share = truth.share(window.start_iteration, window.start_iteration + window.iterations - 1)
-    if not largest.function.startswith(case.hot):
-        yield f"the largest pattern is {largest.function} ({largest.beta:.2f}), not {case.hot} ({share:.2f})"
-    elif abs(largest.beta - share) > SHARE:
-        yield f"{case.hot} has a share of {largest.beta:.2f}, in truth {share:.2f}"
+    if not largest.startswith(case.hot):
+        yield f"the largest pattern is {largest} ({beta:.2f}), not {case.hot} ({share:.2f})"
+    elif abs(beta - share) > SHARE:
+        yield f"{case.hot} has a share of {beta:.2f}, in truth {share:.2f}"

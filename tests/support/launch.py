@@ -22,6 +22,7 @@ from eroica_otel.model import Point, WorkerWindow
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Store
+from eroica_otel.status import live_workers
 from eroica_otel.webserver import Address
 from support.measure import Truth, truths
 from support.registry import Case
@@ -29,7 +30,18 @@ from support.registry import Case
 TESTS = Path(__file__).parents[1]
 PATIENCE_SECONDS = 150.0
 DELIVERY_SECONDS = 30.0
-DROPPED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI_", "EROICA_", "OTEL_", "TORCHELASTIC_")
+DROPPED = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_",
+    "SLURM_",
+    "OMPI_",
+    "PMI_",
+    "EROICA_",
+    "OTEL_",
+    "TORCHELASTIC_",
+)
 """Variables of the caller's that would decide what is tested, by how they begin."""
 
 
@@ -110,14 +122,23 @@ class Bench:
 
     def _attend(self, case: Case, folder: Path, running: list[subprocess.Popen[bytes]]) -> int | None:
         end = time.monotonic() + PATIENCE_SECONDS
-        asked = False
+        asked = skipped = 0
         while any(process.poll() is None for process in running):
             if time.monotonic() > end or any(process.poll() for process in running):
                 return next((process.returncode for process in running if process.poll()), None)
-            if not asked:
-                asked = _ask(folder / "workers", case.name)
+            if self._enough(case, folder / "workers"):
+                (folder / "enough").touch()
+            elif asked <= (skipped := max(skipped, _skipped(folder / "workers"))):
+                asked += _ask(folder / "workers", case.name)
             time.sleep(0.2)
         return max(process.returncode for process in running)
+
+    def _enough(self, case: Case, workers: Path) -> bool:
+        """Whether all that is to be seen has happened: all ranks captured a window, or said that they cannot."""
+        if case.unmatched:
+            return any("unmatched" in one.states for one in self._heard.get(case.name, {}).values())
+        captured = [status.window_id for _, status in live_workers(workers)]
+        return len(captured) == case.ranks and len(set(captured)) == 1 and captured[0] > 0
 
     def _finished(self, case: Case) -> bool:
         heard = self._heard.get(case.name, {})
@@ -151,6 +172,11 @@ def _ask(workers: Path, job: str) -> bool:
         return bool(request(workers, job))
     except ConfigError:
         return False
+
+
+def _skipped(workers: Path) -> int:
+    """Return how many windows some rank has left out: on a busy machine one may hear of a window after its end."""
+    return max((status.windows.get("manual skipped", 0) for _, status in live_workers(workers)), default=0)
 
 
 def _variables(case: Case, rank: int, port: str, folder: Path) -> dict[str, str]:

@@ -48,17 +48,34 @@ class Truth:
         return (self.at[-1] - self.at[first - 1]) / (len(self.at) - first) * updates
 
 
-class Job:
-    """One rank of a training: how long it has to be, and what it has done."""
+LOOK_EVERY = 20
+NOTICE = 40
+"""Updates between rank 0's decision to end and the end: synchronous ranks are never that far apart."""
 
-    def __init__(self, updates: int, rank: int = 0, world: int = 1) -> None:
-        self.target, self.rank, self.world = updates, rank, world
+
+class Job:
+    """One rank of a training: how long it has to be, and what it has done.
+
+    It ends when ``folder`` holds the file ``enough``; rank 0 looks, and says at which update all ranks end.
+    """
+
+    def __init__(self, folder: Path, rank: int = 0, world: int = 1) -> None:
+        self.folder, self.rank, self.world = folder, rank, world
         self.truth = Truth()
         self._worked = 0.0
+        self._last: int | None = None
 
     @property
     def done(self) -> bool:
-        return self.truth.updates >= self.target
+        return self._last is not None and self.truth.updates >= self._last
+
+    def _look(self) -> None:
+        agreed, updates = self.folder / "last", self.truth.updates
+        if self.rank == 0 and self._last is None and updates % LOOK_EVERY == 0 and (self.folder / "enough").exists():
+            (self.folder / "deciding").write_text(str(updates + NOTICE))
+            (self.folder / "deciding").rename(agreed)
+        if self._last is None and agreed.exists():
+            self._last = int(agreed.read_text())
 
     def work(self, seconds: float = 0.02) -> None:
         """Do the known work."""
@@ -82,9 +99,11 @@ class Job:
         self.truth.updates += 1
         self.truth.at.append(time.perf_counter())
         self.truth.worked.append(self._worked)
+        self._look()
 
-    def save(self, folder: Path) -> None:
-        (folder / f"truth-{self.rank}.json").write_text(json.dumps(asdict(self.truth)))
+    def save(self) -> None:
+        """Leave the truth for the test."""
+        (self.folder / f"truth-{self.rank}.json").write_text(json.dumps(asdict(self.truth)))
 
 
 def truths(folder: Path) -> dict[int, Truth]:

@@ -46,13 +46,16 @@ def join(job: Job) -> None:
     """The first rank has 20 inputs more than the others."""
     model = DistributedDataParallel(nn.Linear(8, 8))
     optimizer = sgd(model)
-    inputs = job.target if job.rank else job.target + 20
+    more = 0 if job.rank else 20
     with Join([model]):
-        for (batch,) in loader(inputs):
+        for batch in endless(loader()):
             job.work()
             loss_of(model, batch).backward()
             optimizer.step()
             job.update()
+            more -= job.done
+            if job.done and more <= 0:
+                return
 
 
 def fsdp1(job: Job) -> None:
@@ -64,7 +67,7 @@ def fsdp1(job: Job) -> None:
     train(job, endless(loader()), model, sgd(model))
 
 
-def fsdp2(job: Job, in_backward: bool = False) -> None:
+def fsdp2(job: Job) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TORCH, FRAMEWORK = "torch", "framework"
+FRAMEWORK = "Frameworks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class Case:
         loop: The function, where it has another name than the case.
         launcher: How it is started (launch.py).
         ranks: Processes that train.
-        updates: Updates of the counted optimizer.
         per_iteration: How many of them are one iteration.
         unmatched: Whether the loop cannot be recognised; the worker has to say so.
         inputs: Whether inputs are seen: else a duration is not known. A tuple says it of each rank.
-        untimed: Iterations that are counted and may not be timed (validation inside; odd ones at the end of an epoch).
+        untimed_every: After so many updates some iterations (UNTIMED at most) are counted and not timed: there is a
+            validation, or the end of an epoch; 0 = never.
         hot: Start of the name of the function that costs most.
         package: Distribution whose version the page shows; "" is torch.
         note: What a reader has to know.
@@ -37,11 +37,10 @@ class Case:
     loop: str = ""
     launcher: str = "python"
     ranks: int = 1
-    updates: int = 420
     per_iteration: int = 1
     unmatched: bool = False
     inputs: bool | tuple[bool, ...] = True
-    untimed: int = 0
+    untimed_every: int = 0
     hot: str = "known_work ("
     package: str = ""
     note: str = ""
@@ -77,14 +76,14 @@ LOOPS = (
     Case(
         "accumulate_uneven",
         "gradient accumulation, 4, epochs that it does not divide",
-        untimed=4,
+        untimed_every=100,
         note="the update across the end of an epoch is counted, not timed",
     ),
     Case("scaler", "AMP `GradScaler` with skipped updates", note="a skipped update is an iteration"),
     Case("scaler_fused", "AMP `GradScaler`, fused optimizer"),
     Case("fused", "fused optimizer"),
     Case("gan", "two optimizers (GAN)"),
-    Case("gan_5", "two optimizers, 5 critic updates", updates=1500, per_iteration=5),
+    Case("gan_5", "two optimizers, 5 critic updates", per_iteration=5),
     Case("in_backward", "optimizer in backward"),
     Case("lbfgs", "`LBFGS`, 5 inner iterations"),
     Case("iterable", "`IterableDataset`"),
@@ -93,7 +92,12 @@ LOOPS = (
     Case("workers", "persistent loader workers, fork"),
     Case("spawned_workers", "persistent loader workers, spawn"),
     Case("rebuilt", "data set and loader rebuilt each epoch"),
-    Case("validating", "validation of 220 inputs inside", untimed=4, note="the iteration around it is counted, not timed"),
+    Case(
+        "validating",
+        "validation of 220 inputs inside",
+        untimed_every=100,
+        note="the iteration around it is counted, not timed",
+    ),
     Case("queued", "a thread that fetches ahead", inputs=False, note="timed from update to update"),
     Case("compiled", "`torch.compile` of the forward pass"),
     Case("late", "attached after iterator and optimizer exist"),
@@ -115,7 +119,47 @@ LOOPS = (
     _ranks("pipeline_1f1b", "pipeline of 2 stages (1F1B), all ranks read"),
 )
 
-FRAMEWORKS: tuple[Case, ...] = ()
+
+def _framework(name: str, package: str, title: str, note: str = "", **rest: object) -> Case:
+    return Case(name, title, FRAMEWORK, package=package, note=note, **rest)  # type: ignore[arg-type]
+
+
+FRAMEWORKS = (
+    _framework("hf_trainer", "transformers", "Hugging Face `Trainer`, 2 ranks", launcher="torchrun", ranks=2),
+    _framework(
+        "hf_trainer_evaluating",
+        "transformers",
+        "Hugging Face `Trainer`, 2 micro-batches, evaluation and checkpoints",
+        "the iteration around an evaluation is counted, not timed",
+        untimed_every=100,
+    ),
+    _framework("accelerated", "accelerate", "Accelerate, 2 ranks", launcher="torchrun", ranks=2),
+    _framework("accelerated_2", "accelerate", "Accelerate, 2 micro-batches", untimed_every=50),
+    _framework(
+        "lightning_automatic",
+        "lightning",
+        "Lightning, automatic optimization, 2 micro-batches, sanity check, validation",
+        "the iteration around a validation is counted, not timed",
+        untimed_every=100,
+    ),
+    _framework("lightning_manual", "lightning", "Lightning, manual optimization, 2 optimizers", untimed_every=200),
+    _framework("fabric", "lightning", "Lightning Fabric"),
+    _framework("deepspeed_zero_0", "deepspeed", "DeepSpeed, 4 micro-batches", launcher="torchrun", ranks=2),
+    _framework("deepspeed_zero_1", "deepspeed", "DeepSpeed, ZeRO 1", launcher="torchrun", ranks=2),
+    _framework("deepspeed_zero_2", "deepspeed", "DeepSpeed, ZeRO 2, bf16", launcher="torchrun", ranks=2),
+    _framework("deepspeed_zero_3", "deepspeed", "DeepSpeed, ZeRO 3", launcher="torchrun", ranks=2),
+    _framework("stateful_loader", "torchdata", "`StatefulDataLoader` with workers"),
+    _framework("nodes", "torchdata", "`torchdata.nodes`", "timed from update to update", inputs=False),
+    _framework("datasets", "datasets", "a Hugging Face data set in a DataLoader"),
+    _framework(
+        "datasets_iter",
+        "datasets",
+        "a Hugging Face data set by its own `iter`",
+        "timed from update to update",
+        inputs=False,
+    ),
+    _framework("webdataset", "webdataset", "`WebLoader`"),
+)
 
 CASES = (*LAUNCHERS, *LOOPS, *FRAMEWORKS)
 BY_NAME = {case.name: case for case in CASES}

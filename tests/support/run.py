@@ -41,9 +41,9 @@ def train(case: Case, rank: int, folder: Path) -> None:
     torch.manual_seed(7)
     if case.name != "late":
         eroica_otel.instrument()
-    job = Job(case.updates, rank, case.ranks)
+    job = Job(folder, rank, case.ranks)
     loop_of(case)(job)
-    job.save(folder)
+    job.save()
     if dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
@@ -83,9 +83,7 @@ def spawn(case: Case, folder: Path) -> None:
 
 def fork(case: Case, folder: Path) -> None:
     eroica_otel.instrument()
-    torch.multiprocessing.start_processes(
-        child, (case.name, str(folder)), nprocs=case.ranks, start_method="fork"
-    )
+    torch.multiprocessing.start_processes(child, (case.name, str(folder)), nprocs=case.ranks, start_method="fork")
 
 
 def late(case: Case, folder: Path) -> None:
