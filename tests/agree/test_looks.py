@@ -98,6 +98,13 @@ def test_a_pause_of_a_rank_that_does_not_say_so_any_more_counts_for_some_seconds
     assert list(job.ranks[1].looks) == [LOOK]
 
 
+def test_where_nobody_says_so_nobody_pauses() -> None:
+    job = Job()
+    job.ranks[1].listening = True
+    job.rounds(3)
+    assert not job.ranks[1].peers_pause
+
+
 def test_an_earlier_pause_is_not_this_one() -> None:
     job = Job()
     job.ranks[0].pausing = True
