@@ -88,7 +88,8 @@ def _cpu(window: WorkerWindow) -> list[str]:
         return []
     use = cpu / window.seconds
     what = "it computes" if use > 0.5 else "it waits for something outside" if use < 0.05 else "it is busy at times"
-    return [f"its training thread used {seconds(cpu)} of CPU time in {seconds(window.seconds)}: {what}"]
+    used = f"{seconds(cpu)} of CPU time" if cpu >= 0.05 else "no CPU time"
+    return [f"its training thread used {used} in {seconds(window.seconds)}: {what}"]
 
 
 def in_python(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
