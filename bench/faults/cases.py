@@ -97,7 +97,7 @@ CASES = (
     ),
     Case("quota", "CPU quota of 25 %", 0, frozenset({"cpu_starved"}), _quota(0, 0.25), arguments=("--repeats", "60")),
     Case(
-        "link", "one node's link at 60 Mbit/s", 3, frozenset({"nic_degraded"}), _link(3, 60), nodes=4, ranks=1,
+        "link", "one node's link at 150 Mbit/s", 3, frozenset({"nic_degraded"}), _link(3, 150), nodes=4, ranks=1,
     ),
     Case("batch", "12 samples where others have 8", 1, frozenset({"load_imbalance"}), _switch("batch", 1, 4)),
     Case(

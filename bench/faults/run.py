@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import time
 from contextlib import ExitStack
@@ -129,6 +130,10 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def main() -> int:
     """Print a line for each run and the table; 1 when one was wrong, 3 when this machine cannot run the board."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,6 +146,7 @@ def main() -> int:
     if lacks := missing():
         print(f"the board needs {lacks}")
         return 3
+    signal.signal(signal.SIGTERM, _end)  # else nodes and processes stay behind
     wanted = arguments.cases.split(",")
     results: list[Result] = []
     shutil.rmtree(arguments.out, ignore_errors=True)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from eroica_otel.commands.window import request
-from eroica_otel.demo import follow
+from eroica_otel.demo import competitors, follow, nodes
 from eroica_otel.demo.alarm import Alarm, as_json, as_text
 from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
@@ -35,22 +35,33 @@ report. report.json, report.html, injected.json (what was really done) and demo.
 --backend prometheus adds a real Prometheus and a real Alertmanager with the rules that eroica-otel brings along: the
 fault is followed to the alert that fires and to the one notification, which go to alert.json."""
 
-FAULTS = {"python": 0.06, "input": 0.06, "none": 0.0}
-"""Seconds that the fault adds to each iteration of one rank."""
-EXPECTED = {"python": "python_overhead", "input": "slow_input"}
+FAULT_SECONDS = 0.06
+"""What "python" and "input" add to each iteration of one rank."""
+FAULT_MEGABITS = 40
+"""What "network" leaves of one node's link, per second."""
+EXPECTED = {
+    "python": "python_overhead",
+    "input": "slow_input",
+    "cpu": "cpu_starved",
+    "network": "nic_degraded",
+    "none": "",
+}
+"""The cause that each fault should be found as."""
+LACKS = {"cpu": competitors.missing, "network": nodes.missing}
+"""What a fault needs that not every machine has."""
 LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
 ALERT_SECONDS = 90.0
 """What scrapes, rules and Alertmanager's patience may add."""
 MARKER = ".eroica-demo"
 OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control",
-        "alert.json", "monitoring")  # fmt: skip
+        "alert.json", "monitoring", "nodes")  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument(
-        "--fault", choices=sorted(FAULTS), default="python", help="what goes wrong (default: %(default)s)"
+        "--fault", choices=sorted(EXPECTED), default="python", help="what goes wrong (default: %(default)s)"
     )
     parser.add_argument(
         "--rank", type=int, choices=range(RANKS), default=None, help="where it goes wrong (default: at random)"
@@ -76,12 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("the demo trains with torch, which is not installed: pip install 'eroica-otel[torch]'")
     if not 1.0 <= arguments.window <= 60.0:
         raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
+    if lacks := LACKS.get(arguments.fault, str)():
+        raise ConfigError(f"--fault {arguments.fault} needs {lacks}; --fault python works everywhere")
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
-    fault = Fault(arguments.fault, rank, FAULTS[arguments.fault])
+    fault = Fault(arguments.fault, rank, FAULT_SECONDS, FAULT_MEGABITS)
     with ExitStack() as stack:
         out = stack.enter_context(_own_folder(Path(arguments.out)))
         monitoring = stack.enter_context(_monitoring(out)) if arguments.backend == "prometheus" else None
-        stage = stack.enter_context(Stage(out, arguments.window, monitoring=monitoring))
+        places = stack.enter_context(nodes.nodes(RANKS, out / "nodes")) if fault.name == "network" else ()
+        stage = stack.enter_context(Stage(out, arguments.window, monitoring=monitoring, places=places))
         report, found = _play(stage, fault, Story(stage, sys.stdout.write), arguments.window)
     print("\n" + terminal.render(report, width=shutil.get_terminal_size((110, 24)).columns, colour=_colour()))
     print(f"  more    {out / 'report.html'}   {out / 'report.json'}   {out / 'demo.log'}")
@@ -178,6 +192,10 @@ def _describe(fault: Fault) -> str:
     milliseconds = fault.seconds * 1000
     if fault.name == "python":
         return f"augment() in rank {fault.rank} burns {milliseconds:.0f} ms of CPU in each iteration"
+    if fault.name == "cpu":
+        return f"{competitors.COMPETITORS} other processes want the core of rank {fault.rank}"
+    if fault.name == "network":
+        return f"the link of rank {fault.rank}'s node is limited to {fault.megabits} Mbit/s"
     return f"the text server answers rank {fault.rank} {milliseconds:.0f} ms late in each iteration"
 
 

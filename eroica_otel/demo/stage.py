@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,10 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
+from eroica_otel.demo.competitors import compete
 from eroica_otel.demo.monitoring import Monitoring, free_ports
+from eroica_otel.demo.nodes import Node
+from eroica_otel.demo.spread import carry, launch
 from eroica_otel.errors import EroicaError
 from eroica_otel.model import Point
 from eroica_otel.status import Status, live_workers
@@ -37,11 +40,20 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong: "python" burns CPU in a function, "input" blocks a read, "none" is a clean run."""
+    """What goes wrong.
+
+    Attributes:
+        name: "python" burns CPU in a function, "input" blocks a read, "cpu" lets others want the worker's core,
+            "network" limits its node's link, "none" is a clean run.
+        rank: Where.
+        seconds: What "python" and "input" add to each iteration.
+        megabits: Speed that "network" leaves, per second.
+    """
 
     name: str
     rank: int
-    seconds: float
+    seconds: float = 0.0
+    megabits: int = 0
 
 
 def free_port() -> int:
@@ -67,8 +79,11 @@ class Stage:
         window_seconds: float,
         environment: dict[str, str] | None = None,
         monitoring: Monitoring | None = None,
+        places: Sequence[Node] = (),
     ) -> None:
+        """Prepare; ``places`` are nodes for one rank each, without them all ranks run on this machine."""
         self.out = out
+        self._places = places
         self.monitoring = monitoring
         self.log = out / "demo.log"
         self.workers_folder = out / "workers"
@@ -79,6 +94,7 @@ class Stage:
         self._otlp_port = free_port()
         self._scraped: list[int] = []
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._more: list[subprocess.Popen[bytes]] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Stage:
@@ -99,7 +115,7 @@ class Stage:
     ) -> None:
         if error is None:
             self._finish()
-        for process in reversed(self._processes.values()):
+        for process in reversed([*self._processes.values(), *self._more]):
             _end(process)
         self._stack.close()
 
@@ -152,25 +168,38 @@ class Stage:
         return stream.readline().decode().strip()
 
     def _start_training(self, text: str) -> None:
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
         script = ["-m", "eroica_otel.demo.train", "--text", text, "--control", str(self._control)]
-        extra = {
+        environment = self._environment | self._variables() | self._overrides()
+        if self._places:
+            addresses = [text, f"127.0.0.1:{self._otlp_port}"]
+            self._more.append(carry(self._places, addresses, self._control, self.log))
+            launchers = launch(self._places, script, environment, self.log)
+            self._processes |= {f"training on {n.host}": p for n, p in zip(self._places, launchers, strict=True)}
+            self._processes["training"] = launchers[0]
+            return
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        self._python("training", [*launcher, *script], environment)
+
+    def _variables(self) -> dict[str, str]:
+        """What the demo wants of the training."""
+        wanted = {
             "EROICA_TRAINING_JOB": JOB,
-            "EROICA_DIR": str(self.workers_folder),
             "EROICA_WINDOW_SECONDS": str(self._window_seconds),
             "EROICA_COOLDOWN_SECONDS": "10",
-            "EROICA_NIC_MBIT": "10000",  # loopback does not tell a speed
+            "EROICA_NIC_MBIT": "10000",  # neither loopback nor a virtual cable tells a speed
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._otlp_port}",
             "OTEL_METRIC_EXPORT_INTERVAL": "2000",
             "OMP_NUM_THREADS": "1",
         }
+        if not self._places:
+            wanted["EROICA_DIR"] = str(self.workers_folder)
         if self._scraped:
-            extra |= {
+            wanted |= {
                 "OTEL_METRICS_EXPORTER": "prometheus",
-                "OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1",
+                "OTEL_EXPORTER_PROMETHEUS_HOST": "0.0.0.0" if self._places else "127.0.0.1",
                 "OTEL_EXPORTER_PROMETHEUS_PORT": str(self._scraped[0]),
             }
-        self._python("training", [*launcher, *script], extra | self._overrides())
+        return wanted
 
     def _overrides(self) -> dict[str, str]:
         """What the caller's own environment says of the training wins over the demo's choices."""
@@ -192,7 +221,9 @@ class Stage:
 
     def workers(self) -> list[Status]:
         """Return what the ranks say of themselves, by rank."""
-        return [status for _, status in live_workers(self.workers_folder)]
+        folders = [node.folder for node in self._places] or [self.workers_folder]
+        found = [status for folder in folders for _, status in live_workers(folder)]
+        return sorted(found, key=lambda status: status.identity.rank)
 
     def series(self) -> list[Point]:
         """Return what the localizer shows on /metrics; empty while it starts."""
@@ -213,8 +244,14 @@ class Stage:
 
     def inject(self, fault: Fault) -> None:
         """Start the fault; what was done is left in injected.json, for people and for tests only."""
-        order = {"fault": fault.name, "rank": fault.rank, "seconds": fault.seconds}
-        _write(self._control / "fault.json", order)
+        if fault.name == "network":
+            self._places[fault.rank].limit(fault.megabits)
+        elif fault.name == "cpu":
+            pid = next(worker.pid for worker in self.workers() if worker.identity.rank == fault.rank)
+            self._more += compete(pid)
+        else:
+            order = {"fault": fault.name, "rank": fault.rank, "seconds": fault.seconds}
+            _write(self._control / "fault.json", order)
         _write(self.out / "injected.json", {"fault": fault.name, "rank": fault.rank, "at": time.time()})
 
 
