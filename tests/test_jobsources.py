@@ -116,6 +116,18 @@ def test_after_a_restart_nothing_is_judged_twice(desk: Desk) -> None:
     assert [report.window_id for report in desk.verdicts] == [WINDOW, WINDOW + 60]
 
 
+def test_missing_workers_are_waited_for_by_the_spacing_of_the_samples(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 120, NOW + 1, _windows([2])[:3], step=60)
+    localizer = desk.localizer()
+    desk.look(localizer)
+    desk.now += 2.5 * 60 - 1
+    localizer.round()
+    assert desk.verdicts == []
+    desk.now += 1
+    localizer.round()
+    assert [report.missing_ranks for report in desk.verdicts] == [(3,)]
+
+
 def test_both_sources_at_once_judge_a_window_once_and_see_no_doubles(desk: Desk) -> None:
     desk.server.samples.scrape(NOW - 20, NOW, _windows([2]))
     localizer = desk.localizer(listen=LOOPBACK)

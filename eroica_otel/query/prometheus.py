@@ -195,6 +195,8 @@ class PrometheusSource:
 
     def _hand_over(self, stream: Stream, points: Sequence[Point], spacing: float) -> None:
         process = {"instance": stream.process.instance, "process.pid": stream.process.pid}
+        if self._stopping.is_set():
+            return  # whoever takes may be closed already
         try:
             self._accept(Delivery(process, tuple(points), spacing))
         except QueryError as error:

@@ -146,6 +146,33 @@ def test_the_store_learns_the_spacing_of_the_samples_not_of_the_looks(desk: Desk
     assert job.spacing == 60
 
 
+def test_two_jobs_and_a_backend_that_answers_with_more_than_it_was_asked(desk: Desk) -> None:
+    given = whole()
+    other = [replace(one, identity=replace(one.identity, training_job="other", team=""), seconds=7.0) for one in given]
+    desk.server.samples.scrape(NOW - 20, NOW, given)
+    desk.server.samples.scrape(NOW - 20, NOW, other)
+
+    def careless(request: Request) -> None:
+        question = request.fields["query"]
+        loose = question[: question.index(",training_job")] + question[question.index("}") :]
+        request.send(200, desk.server.samples.answer(request.fields | {"query": loose}))
+
+    def reply(request: Request) -> None:
+        (careless if ",training_job" in request.fields["query"] else desk.server.good)(request)
+
+    desk.server.reply = reply
+    desk.look()
+    key = {(one.identity.training_job, one.identity.team): one.seconds for one in desk.windows()}
+    assert key == {("llm-7b", "vision"): 5.0, ("other", ""): 7.0}
+    assert len(desk.windows()) == 8
+
+
+def test_nothing_is_handed_over_after_the_end(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+    desk.source.stop()
+    assert desk.look() == []
+
+
 def test_labels_that_scraping_adds_do_not_disturb(desk: Desk) -> None:
     given = whole()
     added = {

@@ -65,6 +65,10 @@ def test_a_replica_that_has_fallen_silent_is_left_for_the_other() -> None:
     assert lives(({"replica": "b"}, 100), ({"replica": "a"}, 69)) == {ADDED["instance"]: "b"}
 
 
+def test_one_target_in_two_scrape_jobs_is_one_process() -> None:
+    assert len(lives(({"job": "pods"}, 100), ({"job": "training"}, 100))) == 1
+
+
 def test_two_targets_are_two_processes_but_a_pushed_rank_is_no_target() -> None:
     assert set(lives(({"instance": "x:1"}, 100), ({"instance": "y:1"}, 100))) == {"x:1", "y:1"}
     assert set(lives(({"instance": "rank-3"}, 100), ({"instance": ""}, 100))) == {""}
