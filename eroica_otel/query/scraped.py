@@ -151,7 +151,7 @@ def newest(series: Iterable[Series], known: names.Metric) -> dict[Stream, Point]
 
 
 def points_in(series: Iterable[Series], spans: Mapping[Stream, tuple[float, float]]) -> dict[Stream, list[Point]]:
-    """Return for each stream the first sample of each series inside its span [begin, end), ordered by name and labels.
+    """Return for each stream the first sample of each series inside its span [begin, end), ordered by name and label values.
 
     So a series that the backend still holds from an earlier window is not taken for one of this window.
     """
@@ -169,5 +169,5 @@ def points_in(series: Iterable[Series], spans: Mapping[Stream, tuple[float, floa
         if value is not None:
             points[stream].append(Point(known.name, own, value))
     for found in points.values():
-        found.sort(key=lambda point: (point.name, sorted(point.labels.items())))
+        found.sort(key=lambda point: (point.name, tuple(point.labels.values())))
     return points
