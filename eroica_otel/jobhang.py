@@ -4,8 +4,6 @@ and whether the window is due. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from eroica_otel.jobstate import Patience, Sighting, is_due, is_hang_due
 from eroica_otel.localize.presence import Presence
 from eroica_otel.query.store import Arrived, Job, Worker
@@ -38,11 +36,7 @@ def due(job: Job, arrived: Arrived, expected: int, *, now: float, patience: Pati
         return is_due(
             seen, expected, first=arrived.first, latest=arrived.latest, spacing=job.spacing, now=now, patience=patience
         )
-    missing = [
-        _silence(job.workers, rank, now)
-        for rank in range(expected)
-        if rank not in arrived.windows and not (rank in job.workers and job.workers[rank].state == "finished")
-    ]
+    missing = _silences(job, arrived, expected, now)
     return is_hang_due(
         seen, missing, first=arrived.first, latest=arrived.latest, spacing=job.spacing, now=now, patience=patience
     )
@@ -52,5 +46,12 @@ def _state(worker: Worker) -> str:
     return "" if worker.duplicates else worker.state
 
 
-def _silence(workers: Mapping[int, Worker], rank: int, now: float) -> float | None:
-    return now - workers[rank].last_seen if rank in workers else None
+def _silences(job: Job, arrived: Arrived, expected: int, now: float) -> list[float | None]:
+    """Return since when each missing rank is silent; one None stands for all that never delivered: they may be many."""
+    known = {rank: worker for rank, worker in job.workers.items() if rank < expected}
+    silences: list[float | None] = [
+        now - worker.last_seen
+        for rank, worker in known.items()
+        if rank not in arrived.windows and worker.state != "finished"
+    ]
+    return silences + ([None] if len(known.keys() | arrived.windows.keys()) < expected else [])

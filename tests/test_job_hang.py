@@ -162,6 +162,18 @@ def test_who_comes_after_all_is_over_opens_no_verdict_of_its_own(ward: Ward) -> 
     assert len(ward.verdicts) == 1
 
 
+def test_a_worker_that_claims_an_enormous_world_hangs_alone(ward: Ward) -> None:
+    world = 2**20
+    ward.report(hung(0, world=world))
+    for _ in range(4):
+        ward.wait(10)
+        ward.live("blocked", 0, world=world)
+    (report,) = ward.verdicts
+    assert [(finding.cause, finding.confidence, len(finding.ranks)) for finding in report.findings] == [
+        ("hang_missing_rank", "low", 1000)
+    ]
+
+
 def test_a_pause_names_nobody(ward: Ward) -> None:
     ward.live("paused", 0)
     ward.report(*[hung(rank) for rank in (1, 2, 3)])

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from eroica_otel.localize.causes import BY_NAME
 from eroica_otel.localize.policy import Policy
@@ -48,16 +49,11 @@ class HangScene:
     outstanding: bool
     silent_seconds: float
 
-    def host(self, rank: int) -> str:
-        """Return the host of a rank, "" unknown."""
-        return next((s.window.identity.host for s in self.stands if s.rank == rank), self._known(rank).host)
-
-    def role(self, rank: int) -> str:
-        """Return the role of a rank, "" unknown."""
-        return next((s.window.identity.role for s in self.stands if s.rank == rank), self._known(rank).role)
-
-    def _known(self, rank: int) -> Presence:
-        return self.presence.get(rank, _NOBODY)
+    def places(self) -> dict[int, tuple[str, str]]:
+        """Return host and role of each rank that is known, "" where they are not."""
+        known = {rank: (each.host, each.role) for rank, each in self.presence.items() if rank < self.expected}
+        reported = (stand.window.identity for stand in self.stands)
+        return known | {who.rank: (who.host, who.role) for who in reported}
 
 
 def scene_of_hang(
@@ -65,19 +61,23 @@ def scene_of_hang(
 ) -> HangScene:
     """Return the scene of a window with one WorkerWindow per rank."""
     ordered = sorted(windows, key=lambda window: window.identity.rank)
-    ended = tuple(rank for rank in range(expected) if presence.get(rank, _NOBODY).state == "finished")
-    ordered = [window for window in ordered if window.identity.rank not in set(ended)]
+    known = {rank: each for rank, each in sorted(presence.items()) if rank < expected}
+    ended = tuple(rank for rank, each in known.items() if each.state == "finished")
+    done = frozenset(ended)
+    ordered = [window for window in ordered if window.identity.rank not in done]
     stands = tuple(stand_of(w, presence.get(w.identity.rank, _NOBODY).state, policy) for w in ordered)
-    here = {stand.rank for stand in stands} | set(ended)
-    absent = [rank for rank in range(expected) if rank not in here]
+    here = {stand.rank for stand in stands} | done
+    absent = {rank: each for rank, each in known.items() if rank not in here}
     silences = [w.silent_seconds for w in ordered if w.silent_seconds is not None and math.isfinite(w.silent_seconds)]
     return HangScene(
         stands, presence, expected, policy,
-        gone=tuple(rank for rank in absent if presence.get(rank, _NOBODY).gone)[:NAMED_MOST],
+        gone=tuple(rank for rank, each in absent.items() if each.gone)[:NAMED_MOST],
         # Without any presence nothing is known of who delivered when: absence says nothing then.
-        unheard=tuple(rank for rank in absent if presence and rank not in presence)[:NAMED_MOST],
+        unheard=tuple(islice((r for r in range(expected) if r not in known and r not in here), NAMED_MOST))
+        if presence
+        else (),
         ended=ended[:NAMED_MOST],
-        paused=tuple(rank for rank in absent if presence.get(rank, _NOBODY).state == "paused")[:NAMED_MOST],
+        paused=tuple(rank for rank, each in absent.items() if each.state == "paused")[:NAMED_MOST],
         outstanding=any(outstanding(window.progress) for window in ordered),
         silent_seconds=max(silences, default=math.nan),
     )  # fmt: skip
@@ -92,27 +92,27 @@ def hang_finding(
     """
     row = BY_NAME[cause]
     everyone = len(ranks) >= scene.expected > 1
-    hosts = tuple(dict.fromkeys(host for rank in ranks if (host := scene.host(rank))))
+    places = scene.places()
+    own = [places[rank] for rank in ranks if rank in places]
+    hosts = tuple(dict.fromkeys(host for host, _ in own if host))
     return Finding(
         verdict="job" if everyone else "culprit", cause=cause, domain=row.domain, severity="critical",
-        confidence="high" if sure else "low", scope="job" if everyone else _scope(scene, ranks, hosts),
+        confidence="high" if sure else "low", scope="job" if everyone else _scope(ranks, hosts, places),
         kind="python" if stand is not None and stand.function else "",
         function=stand.function if stand is not None else "",
         function_id=stand.function_id if stand is not None else "",
         stack=stand.stack if stand is not None else (),
         ranks=() if everyone else tuple(ranks), hosts=() if everyone else hosts,
-        roles=() if everyone else tuple(dict.fromkeys(role for rank in ranks if (role := scene.role(rank)))),
+        roles=() if everyone else tuple(dict.fromkeys(role for _, role in own if role)),
         impact_ratio=1.0, impact_seconds=scene.silent_seconds,
         expectation_distance=None, differential_distance=None, drift_distance=None,
         persistence="once", evidence=tuple(evidence), advice=row.advice,
     )  # fmt: skip
 
 
-def _scope(scene: HangScene, ranks: Sequence[int], hosts: Collection[str]) -> str:
+def _scope(ranks: Sequence[int], hosts: Collection[str], places: Mapping[int, tuple[str, str]]) -> str:
     """Return node where the culprits are all workers of hosts that have several, else worker."""
-    known = {**{rank: known.host for rank, known in scene.presence.items()}}
-    known |= {stand.rank: stand.window.identity.host for stand in scene.stands}
-    there = sum(host in hosts for rank, host in known.items() if rank < scene.expected)
+    there = sum(host in hosts for host, _ in places.values())
     return "node" if hosts and there == len(ranks) and len(ranks) > len(hosts) else "worker"
 
 
