@@ -17,7 +17,7 @@ BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup servers demo test lint types contracts unit e2e format bench docs wheel oldest lock clean
+.PHONY: help setup servers demo test lint types contracts unit e2e format bench docs wheel support interpreters oldest lock clean
 # An environment without any PATH (env -i) is one too.
 ifeq ($(PATH),)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -52,7 +52,14 @@ unit: $(READY) ## run the tests that need no training job
 	@$(BIN)/pytest -q -m "not e2e"
 
 e2e: $(READY) ## run the tests of the whole loop, with real training jobs
-	@$(BIN)/pytest -q -m e2e
+	@$(BIN)/pytest -q -m "e2e and not frameworks"
+
+support: $(READY) ## install the frameworks of docs/support.md and run their trainings
+	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock
+	@$(BIN)/pytest -q -m frameworks
+
+interpreters: ## run the unit tests on every Python of 3.10 to 3.13 that is found
+	@.ci/interpreters
 
 format: $(READY) ## put the code into its format
 	@$(BIN)/ruff check --fix

@@ -1,4 +1,5 @@
-"""Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py.
+"""Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py,
+docs/support.md from the table of trainings that the tests run.
 
 ``make docs`` runs it; a test fails when a table is not what this writes.
 """
@@ -13,6 +14,8 @@ from eroica_otel.config import OPTIONS
 
 ROOT = Path(__file__).parent.parent
 SERIES = ROOT / "docs" / "series.md"
+SUPPORT = ROOT / "docs" / "support.md"
+LOCKS = ("requirements-dev.lock", "requirements-support.lock")
 README = ROOT / "README.md"
 BEGIN, END = "<!-- options: written by docs/generate.py -->", "<!-- end of options -->"
 
@@ -60,9 +63,21 @@ def readme(text: str) -> str:
     return f"{head}{BEGIN}\n{options_table()}\n{END}{rest.split(END)[1]}"
 
 
+def support_page() -> str:
+    """Return docs/support.md; versions are those of the lock files."""
+    if str(ROOT / "tests") not in sys.path:
+        sys.path.append(str(ROOT / "tests"))
+    from support.registry import page
+
+    lines = [line for lock in LOCKS for line in (ROOT / lock).read_text("utf-8").splitlines() if "==" in line]
+    pins = (line.partition(";")[0].strip().split("==") for line in lines if not line.startswith("#"))
+    return page(dict(pins))
+
+
 def main() -> int:
-    """Write both files."""
+    """Write all of them."""
     SERIES.write_text(series_page())
+    SUPPORT.write_text(support_page())
     README.write_text(readme(README.read_text()))
     return 0
 

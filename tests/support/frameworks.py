@@ -1,4 +1,4 @@
-"""Loops of training frameworks; models are built here and nothing is downloaded. Each part imports its own framework."""
+"""Loops of training frameworks; models are built here, nothing is downloaded, each loop imports its own framework."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ def complete(case: Case, outcome: Outcome) -> Mapping[int, WorkerWindow] | None:
     for windows in outcome.windows.values():
         seen = sorted(_range(one) for one in windows.values())
         lengths = [stop - start for start, stop in seen]
-        if set(windows) == set(range(case.ranks)) and len({stop for _, stop in seen}) == 1:
-            if 2 * min(lengths) >= max(lengths) and {one.reason for one in windows.values()} == {"manual"}:
-                return windows
+        same = set(windows) == set(range(case.ranks)) and len({stop for _, stop in seen}) == 1
+        if same and 2 * min(lengths) >= max(lengths) and {one.reason for one in windows.values()} == {"manual"}:
+            return windows
     return None
 
 

@@ -5,9 +5,29 @@ Nothing is imported here but the standard library, so that the page can be writt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 FRAMEWORK = "Frameworks"
+AROUND = "the iteration around a validation is counted, not timed"
+BETWEEN = "timed from update to update, without an input time"
+
+
+INTRODUCTION = """\
+# Launchers, loops and frameworks that are tested
+
+Written by `make docs` from the table that the tests run (`tests/support/registry.py`), so a line stands here because a
+real training is run for it: the first two tables by `make test`, the third by `make support`, all with torch {torch} on
+CPUs and gloo. *Works* means, on every rank:
+
+- the updates that were delivered are exactly those that the training counted itself, and each iteration is timed, except
+  the ten that teach the loop, the last one, and those that carry the profiler's trial or a window;
+- the mean iteration time is the training's own within 25 %;
+- a window that was asked for by `eroica-otel window` is captured by all ranks and ends at the same iteration;
+- the function known to take most of the time has the largest share of all Python and compute, within 0.12 of the truth.
+
+*Unsupported* means that the worker says so itself (`eroica_worker_state{{state="unmatched"}}`) and takes no window.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +108,7 @@ LOOPS = (
     Case("lbfgs", "`LBFGS`, 5 inner iterations"),
     Case("iterable", "`IterableDataset`"),
     Case("watched", "an iterator of your own, `eroica_otel.watch()`"),
-    Case("unwatched", "an iterator of your own, not watched", inputs=False, note="timed from update to update"),
+    Case("unwatched", "an iterator of your own, not watched", inputs=False, note=BETWEEN),
     Case("workers", "persistent loader workers, fork"),
     Case("spawned_workers", "persistent loader workers, spawn"),
     Case("rebuilt", "data set and loader rebuilt each epoch"),
@@ -98,7 +118,7 @@ LOOPS = (
         untimed_every=100,
         note="the iteration around it is counted, not timed",
     ),
-    Case("queued", "a thread that fetches ahead", inputs=False, note="timed from update to update"),
+    Case("queued", "a thread that fetches ahead", inputs=False, note=BETWEEN),
     Case("compiled", "`torch.compile` of the forward pass"),
     Case("late", "attached after iterator and optimizer exist"),
     Case(
@@ -130,7 +150,7 @@ FRAMEWORKS = (
         "hf_trainer_evaluating",
         "transformers",
         "Hugging Face `Trainer`, 2 micro-batches, evaluation and checkpoints",
-        "the iteration around an evaluation is counted, not timed",
+        AROUND,
         untimed_every=100,
     ),
     _framework("accelerated", "accelerate", "Accelerate, 2 ranks", launcher="torchrun", ranks=2),
@@ -139,7 +159,7 @@ FRAMEWORKS = (
         "lightning_automatic",
         "lightning",
         "Lightning, automatic optimization, 2 micro-batches, sanity check, validation",
-        "the iteration around a validation is counted, not timed",
+        AROUND,
         untimed_every=100,
     ),
     _framework("lightning_manual", "lightning", "Lightning, manual optimization, 2 optimizers", untimed_every=200),
@@ -149,13 +169,13 @@ FRAMEWORKS = (
     _framework("deepspeed_zero_2", "deepspeed", "DeepSpeed, ZeRO 2, bf16", launcher="torchrun", ranks=2),
     _framework("deepspeed_zero_3", "deepspeed", "DeepSpeed, ZeRO 3", launcher="torchrun", ranks=2),
     _framework("stateful_loader", "torchdata", "`StatefulDataLoader` with workers"),
-    _framework("nodes", "torchdata", "`torchdata.nodes`", "timed from update to update", inputs=False),
+    _framework("nodes", "torchdata", "`torchdata.nodes`", BETWEEN, inputs=False),
     _framework("datasets", "datasets", "a Hugging Face data set in a DataLoader"),
     _framework(
         "datasets_iter",
         "datasets",
         "a Hugging Face data set by its own `iter`",
-        "timed from update to update",
+        BETWEEN,
         inputs=False,
     ),
     _framework("webdataset", "webdataset", "`WebLoader`"),
@@ -163,3 +183,16 @@ FRAMEWORKS = (
 
 CASES = (*LAUNCHERS, *LOOPS, *FRAMEWORKS)
 BY_NAME = {case.name: case for case in CASES}
+
+
+def page(versions: Mapping[str, str]) -> str:
+    """Return docs/support.md; ``versions`` are those of the lock files, by distribution."""
+    blocks = [INTRODUCTION.format(torch=versions["torch"])]
+    for group in ("Launchers", "Loops", FRAMEWORK):
+        rows = ["| what | ranks | outcome | notes |", "|---|---|---|---|"]
+        for case in (case for case in CASES if case.group == group):
+            version = f" ({case.package} {versions[case.package]})" if case.package else ""
+            outcome = "unsupported: `unmatched`" if case.unmatched else "works"
+            rows.append(f"| {case.title}{version} | {case.ranks} | {outcome} | {case.note} |")
+        blocks.append(f"## {group}\n\n" + "\n".join(rows) + "\n")
+    return "\n".join(blocks)

@@ -1,0 +1,23 @@
+"""Every launcher and loop of docs/support.md, with real trainings; the frameworks are in test_support_frameworks.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.judge import judge
+from support.registry import LAUNCHERS, LOOPS, Case
+from support.table import Table
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Table]:
+    with Table(tmp_path_factory.mktemp("support"), request.session.items) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", (*LAUNCHERS, *LOOPS), ids=lambda case: case.name)
+def test_is_supported_as_the_page_says(case: Case, table: Table) -> None:
+    outcome = table.outcome(case)
+    assert judge(case, outcome) == [], outcome.log

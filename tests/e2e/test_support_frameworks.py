@@ -1,0 +1,25 @@
+"""Every framework of docs/support.md, with real trainings. ``make support`` installs them and runs this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.judge import judge
+from support.registry import FRAMEWORKS, Case
+from support.table import Table
+
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Table]:
+    with Table(tmp_path_factory.mktemp("frameworks"), request.session.items) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", FRAMEWORKS, ids=lambda case: case.name)
+def test_is_supported_as_the_page_says(case: Case, table: Table) -> None:
+    outcome = table.outcome(case)
+    assert judge(case, outcome) == [], outcome.log

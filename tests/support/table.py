@@ -1,0 +1,41 @@
+"""The cases that pytest has selected, run side by side: their trainings sleep more than they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.launch import Bench, Outcome
+from support.registry import Case
+
+SIDE_BY_SIDE = 6
+
+
+class Table:
+    """Starts every selected case in order; ``outcome`` waits for one. Those not begun at the end are left out."""
+
+    def __init__(self, folder: Path, items: Iterable[pytest.Item]) -> None:
+        cases = [item.callspec.params["case"] for item in items if _is_case(item)]
+        self._bench = Bench(folder)
+        self._pool = ThreadPoolExecutor(SIDE_BY_SIDE)
+        self._running: dict[str, Future[Outcome]] = {
+            case.name: self._pool.submit(self._bench.run, case) for case in cases
+        }
+
+    def outcome(self, case: Case) -> Outcome:
+        return self._running[case.name].result()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._bench.close()
+
+
+def _is_case(item: Any) -> bool:
+    return isinstance(getattr(getattr(item, "callspec", None), "params", {}).get("case"), Case)
