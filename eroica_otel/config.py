@@ -69,6 +69,12 @@ def _web(text: str) -> str:
     return text
 
 
+def _headers(text: str) -> str:
+    if any("=" not in item for item in text.split(",") if item.strip()):
+        raise ValueError("NAME=VALUE, several with commas")
+    return text
+
+
 def _option(variable: str, default: Any, parse: Callable[[str], Any], text: str) -> Any:
     return field(default=default, metadata={"variable": variable, "parse": parse, "help": text})
 
@@ -126,7 +132,7 @@ class WorkerConfig:
     )
     remote_write_url: str = _option("EROICA_REMOTE_WRITE_URL", "", _web, "where remote_write sends series")
     remote_write_headers: str = _option(
-        "EROICA_REMOTE_WRITE_HEADERS", "", str, "more headers, NAME=VALUE with commas (X-Scope-OrgID=team)"
+        "EROICA_REMOTE_WRITE_HEADERS", "", _headers, "more headers, NAME=VALUE with commas (X-Scope-OrgID=team)"
     )
     remote_write_token_file: str = _option(
         "EROICA_REMOTE_WRITE_TOKEN_FILE", "", str, "file with a bearer token, read at each delivery"

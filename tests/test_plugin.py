@@ -496,3 +496,27 @@ def test_what_is_detached_from_outside_stays_so_until_instrument_is_called(job: 
     step()
     assert again.recorder.steps == 6, "the count goes on, or the ranks would not meet at an iteration"
     assert job.events == ["start", ("stop", True), "start"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"EROICA_PULL": "node"},
+        {"EROICA_DELIVERIES": "remote_write"},
+        {"EROICA_REMOTE_WRITE_URL": "http://127.0.0.1:1/write"},
+        {"EROICA_REMOTE_WRITE_USER": "eroica"},
+    ],
+    ids=" ".join,
+)
+def test_options_that_contradict_are_said_and_counted_and_the_training_is_watched(
+    variables: dict[str, str], job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("OTEL_METRICS_EXPORTER", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    handle = instrument()
+    (said,) = warnings(caplog)
+    assert "set " in said or "add " in said
+    assert handle._guard.counts["config"] == 1
+    assert len(list(DataLoader(Items()))) == 4
+    assert job.events == ["start"]

@@ -89,9 +89,16 @@ def test_a_contradiction_is_a_problem_of_the_configuration() -> None:
     assert problem.startswith("EROICA_PULL=node")
 
 
-def test_an_address_of_remote_write_is_one_of_the_web() -> None:
-    problems = WorkerConfig.from_env({"EROICA_REMOTE_WRITE_URL": "prometheus:9090"}).problems
-    assert "give an address that begins with http:// or https://" in problems[0]
+@pytest.mark.parametrize(
+    ("variable", "text", "remedy"),
+    [
+        ("EROICA_REMOTE_WRITE_URL", "prometheus:9090", "give an address that begins with http:// or https://"),
+        ("EROICA_REMOTE_WRITE_HEADERS", "X-Scope-OrgID", "give NAME=VALUE, several with commas"),
+        ("EROICA_PULL", "host", "give worker or node"),
+    ],
+)
+def test_a_value_that_is_not_usable_is_said_with_the_remedy(variable: str, text: str, remedy: str) -> None:
+    assert remedy in WorkerConfig.from_env({variable: text}).problems[0]
 
 
 def test_the_protocol_is_the_metrics_own_else_the_common_one_else_http() -> None:
