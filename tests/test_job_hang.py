@@ -169,9 +169,8 @@ def test_a_worker_that_claims_an_enormous_world_hangs_alone(ward: Ward) -> None:
         ward.wait(10)
         ward.live("blocked", 0, world=world)
     (report,) = ward.verdicts
-    assert [(finding.cause, finding.confidence, len(finding.ranks)) for finding in report.findings] == [
-        ("hang_missing_rank", "low", 1000)
-    ]
+    assert report.findings == ()
+    assert report.notes[0].startswith("not enough evidence: rank 0 waits")
 
 
 def test_a_pause_names_nobody(ward: Ward) -> None:

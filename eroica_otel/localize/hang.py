@@ -181,8 +181,9 @@ def _elsewhere(scene: HangScene) -> list[Finding]:
 
 
 def _unheard(scene: HangScene) -> list[Finding]:
-    """Who never delivered while all that did wait."""
-    if not scene.unheard or not scene.stands or not all(stand.waits for stand in scene.stands):
+    """Who never delivered while all that did wait; where most never did, deliveries are what is missing."""
+    few = len(scene.unheard) > 0 and 2 * len(scene.places()) > scene.expected
+    if not few or not scene.stands or not all(stand.waits for stand in scene.stands):
         return []
     evidence = words.unheard(scene)
     found = hang_finding(scene, "hang_missing_rank", scene.unheard, None, evidence, sure=False)

@@ -107,6 +107,11 @@ def test_a_rank_that_never_delivered_is_named_with_low_confidence_and_after_all_
     assert told(verdict([*others(2, 3), stuck(2, IN_AUGMENT)], known)) == ("hang_in_python", (2,), "high")
 
 
+def test_where_half_of_the_ranks_never_delivered_it_is_the_deliveries_that_are_missing() -> None:
+    assert verdict(others(2, 3), there(size=2)).findings == ()
+    assert told(verdict(others(3), there(size=3))) == ("hang_missing_rank", (3,), "low")
+
+
 def test_half_of_the_ranks_report_nothing_and_are_gone_with_their_node() -> None:
     known = there(size=8, r4=80.0, r5=80.0, r6=80.0, r7=80.0)
     known = {at: replace(one, host=f"node-{at // 4}") for at, one in known.items()}
