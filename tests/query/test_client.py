@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,6 +193,20 @@ def test_nobody_there_is_said_with_the_remedy() -> None:
 def test_https_asked_of_a_plain_server_is_told(server: BackendServer) -> None:
     with pytest.raises(QueryFailed, match="is it http://"):
         ask(server.url.replace("http:", "https:"))
+
+
+def test_a_certificate_is_checked_against_the_authority_that_is_given(server: BackendServer, tmp_path: Path) -> None:
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    create = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-subj", "/CN=backend", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*create, *named, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    url = server.url.replace("http:", "https:")
+    assert ask(url, ca=certificate) == GOOD
+    with pytest.raises(QueryFailed, match="self-signed certificate; give its authority by --prometheus-ca"):
+        ask(url)
 
 
 @pytest.mark.parametrize(
