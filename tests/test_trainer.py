@@ -333,7 +333,7 @@ def test_a_child_forked_inside_a_window_leaves_it_alone(training: Training) -> N
 
 def in_backward(training: Training, times: int, inputs: bool = True) -> None:
     """Iterations whose update runs inside the backward pass."""
-    parameter = torch.zeros(8, requires_grad=True)
+    parameter: Any = torch.zeros(8, requires_grad=True)
     parameter.register_post_accumulate_grad_hook(lambda _: training.recorder.update(training))
     for _ in range(times):
         if inputs:

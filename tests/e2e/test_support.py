@@ -17,7 +17,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         yield running
 
 
-@pytest.mark.parametrize("case", (*LAUNCHERS, *LOOPS), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*LAUNCHERS, *LOOPS], ids=lambda case: case.name)
 def test_is_supported_as_the_page_says(case: Case, table: Table) -> None:
     outcome = table.outcome(case)
     assert judge(case, outcome) == [], outcome.log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from eroica_otel.signals.hooks import Recorder
 
 def test_only_what_autograd_calls_is_inside_a_backward_pass() -> None:
     seen: list[bool] = []
-    parameter = torch.zeros(3, requires_grad=True)
+    parameter: Any = torch.zeros(3, requires_grad=True)
     parameter.register_post_accumulate_grad_hook(lambda _: seen.append(inside_backward()))
     seen.append(inside_backward())
     (parameter * 2).sum().backward()

@@ -128,11 +128,11 @@ def lightning_automatic(job: Job) -> None:
             super().__init__()
             self.layer = nn.Linear(8, 8)
 
-        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        def training_step(self, batch: Any, index: int) -> Any:
             job.work(0.01)
             return loss_of(self.layer, batch[0])
 
-        def validation_step(self, batch: Any, index: int) -> torch.Tensor:
+        def validation_step(self, batch: Any, index: int) -> Any:
             return loss_of(self.layer, batch[0])
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -166,7 +166,7 @@ def lightning_manual(job: Job) -> None:
                     job.update()
             self.trainer.should_stop = job.done
 
-        def validation_step(self, batch: Any, index: int) -> torch.Tensor:
+        def validation_step(self, batch: Any, index: int) -> Any:
             return loss_of(self.one, batch[0])
 
         def configure_optimizers(self) -> list[torch.optim.Optimizer]:

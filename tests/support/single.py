@@ -41,9 +41,8 @@ def sgd(model: nn.Module, **options: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=1e-3, **options)
 
 
-def loss_of(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    loss: torch.Tensor = model(batch).square().mean()
-    return loss
+def loss_of(model: nn.Module, batch: torch.Tensor) -> Any:  # torch's backward() has no types
+    return model(batch).square().mean()
 
 
 def train(job: Job, batches: Iterator[torch.Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -78,7 +77,8 @@ def device(job: Job) -> None:
         optimizer.zero_grad()
         hidden = model(batch)
         begin = time.perf_counter()
-        operator(hidden, 1.0).sum().backward()  # nothing else of weight
+        work: Any = operator(hidden, 1.0).sum()
+        work.backward()  # nothing else of weight
         job.credit(time.perf_counter() - begin)
         optimizer.step()
         job.update()
@@ -187,7 +187,7 @@ def in_backward(job: Job) -> None:
     """One optimizer a parameter, each runs as soon as its gradient is there."""
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
 
-    def attach(parameter: nn.Parameter) -> None:
+    def attach(parameter: Any) -> None:
         optimizer = torch.optim.SGD([parameter], lr=1e-3)
 
         def run(_: torch.Tensor) -> None:
@@ -208,7 +208,7 @@ def in_backward(job: Job) -> None:
 
 def lbfgs(job: Job) -> None:
     model = nn.Linear(8, 8)
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-2, max_iter=5)
+    optimizer: Any = torch.optim.LBFGS(model.parameters(), lr=1e-2, max_iter=5)
     for batch in endless(loader()):
 
         def closure() -> float:
@@ -257,7 +257,7 @@ def workers(job: Job) -> None:
 
 def spawned_workers(job: Job) -> None:
     model = nn.Linear(8, 8)
-    options = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "spawn"}
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "spawn"}
     train(job, endless(loader(**options)), model, sgd(model))
 
 
@@ -307,7 +307,8 @@ def compiled(job: Job) -> None:
     """Forward and loss compiled; without a C++ compiler everything but the generation of code."""
     model = nn.Linear(8, 8)
     backend = "inductor" if shutil.which("g++") or shutil.which("clang++") else "aot_eager"
-    train(job, endless(loader()), torch.compile(model, backend=backend), sgd(model))
+    optimized: Any = torch.compile(model, backend=backend)
+    train(job, endless(loader()), optimized, sgd(model))
 
 
 def late(job: Job) -> None:
@@ -329,7 +330,7 @@ class Descent:
         with torch.no_grad():
             for parameter in self.model.parameters():
                 if parameter.grad is not None:
-                    parameter -= 1e-3 * parameter.grad
+                    parameter.add_(parameter.grad, alpha=-1e-3)
                     parameter.grad = None
 
 

@@ -7,8 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support.launch import Bench, Outcome
 from support.registry import Case
 
@@ -18,7 +16,7 @@ SIDE_BY_SIDE = 6
 class Table:
     """Starts every selected case in order; ``outcome`` waits for one. Those not begun at the end are left out."""
 
-    def __init__(self, folder: Path, items: Iterable[pytest.Item]) -> None:
+    def __init__(self, folder: Path, items: Iterable[Any]) -> None:
         cases = [item.callspec.params["case"] for item in items if _is_case(item)]
         self._bench = Bench(folder)
         self._pool = ThreadPoolExecutor(SIDE_BY_SIDE)
