@@ -33,8 +33,8 @@ RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
 
 STANDING = (
-    names.BUILD_INFO, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE, names.DEGRADATION_RATIO,
-    names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.DELIVERIES,
+    names.BUILD_INFO, names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
+    names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.DELIVERIES,
     names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
 )  # fmt: skip
 """Series of a worker that say nothing about its window; everything else is read with it."""
