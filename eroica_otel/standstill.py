@@ -177,6 +177,7 @@ class Standstill:
         try:
             look.stop({"progress": progress, "silent_seconds": self.silent_seconds, "signature": self.signature})
         except OSError as error:
+            look.abort()
             self._skip(look.window, look.identity, str(error))
 
     def _skip(self, window: Window, identity: Identity, why: str) -> None:

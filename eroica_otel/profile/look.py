@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -50,12 +51,14 @@ class StackLook:
         try:
             self._sampler.start()
         except RuntimeError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise CaptureError(f"the stack sampler cannot start: {error}") from error
         self._start_ns = time.perf_counter_ns()
 
     def abort(self) -> None:
-        """Stop without a result."""
+        """Stop without a result, and leave no file."""
         self._sampler.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self, facts: Mapping[str, Any]) -> Capture:
         """End, save, and return what was seen; ``facts`` are further fields of model.Capture. Raises OSError."""
