@@ -151,7 +151,7 @@ def newest(series: Iterable[Series], known: names.Metric) -> dict[Stream, Point]
 
 
 def points_in(series: Iterable[Series], spans: Mapping[Stream, tuple[float, float]]) -> dict[Stream, list[Point]]:
-    """Return for each stream the first sample of each series inside its span [begin, end), ordered by name and label values.
+    """Return for each stream the first sample of each series inside its span [begin, end), ordered by name and values.
 
     So a series that the backend still holds from an earlier window is not taken for one of this window.
     """
