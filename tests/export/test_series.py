@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class Exported:
         self.board.stand(
             standing_points(
                 given,
-                deliveries=dict.fromkeys([("otlp", "sent"), ("otlp", "failed")], 3),
+                deliveries=dict.fromkeys(itertools.product(("otlp", "remote_write"), ("sent", "failed")), 3),
                 failures=dict(given.failures),
                 windows=dict(given.windows),
                 dropped=1,
@@ -190,7 +191,10 @@ def test_every_scrape_sees_one_window_and_never_half_of_two(exported: Exported) 
 
 def busiest() -> tuple[Status, WorkerWindow]:
     """Return a worker that shows as much as one can: 50 functions, 12 groups, every reason, outcome and failure."""
-    stages = ("start", "config", "capture", "monitor", "helper", "store", "summarize", "delivery", "stop", "profiler")
+    stages = (
+        "start", "config", "capture", "monitor", "helper", "store", "summarize", "delivery", "stop", "profiler",
+        "orders", "fork", "place", "progress", "standstill", "watchdog",
+    )  # fmt: skip
     groups = [str(number) for number in range(12)]
     full = status(
         windows={f"{reason} {outcome}": 1 for reason in REASONS for outcome in OUTCOMES},
