@@ -89,8 +89,8 @@ def test_the_fault_becomes_one_alert_one_notification_and_a_row_of_the_dashboard
         wait_until(fires, "the alert to fire", PATIENCE_SECONDS)
         (url,) = re.findall(r"Prometheus is on (http://\S+)", text(out))
         with asking(url) as monitoring:
-            # All series are scraped here, so that nothing is pushed.
-            assert _empty_queries(monitoring) == ["Deliveries"]
+            # All series are scraped here, so that nothing is pushed. A subquery sees a new series one step later.
+            wait_until(lambda: _empty_queries(monitoring) == ["Deliveries"], "every panel to show something", 12)
             (culprit,) = monitoring.query(filled_in(dict(reversed(queries()))["Who slows which job"]))
             (advice,) = monitoring.query('cause:eroica_advice:info{cause="python_overhead"}')
             up = monitoring.query("up")
