@@ -18,7 +18,10 @@ _DOES = {
     "save": ("saves a checkpoint", "save a checkpoint"),
     "evaluation": ("runs an evaluation", "run an evaluation"),
     "debugger": ("is held in a debugger", "are held in a debugger"),
+    "compilation": ("compiles", "compile"),
 }
+
+_PAUSES = ("pauses on purpose", "pause on purpose")
 
 
 def seconds(length: float | None) -> str:
@@ -146,9 +149,9 @@ def pause(scene: HangScene, pausing: Sequence[Stand]) -> str:
     ranks = sorted({*(stand.rank for stand in pausing), *scene.paused})
     shown = next((stand.pause for stand in pausing if stand.pause is not None), None)
     if shown is None:
-        does = _is(ranks, "pauses on purpose", "pause on purpose")
+        does = _is(ranks, *_PAUSES)
     else:
-        does = f"{_is(ranks, *_DOES[shown[0]])} ({shown[1]})"
+        does = f"{_is(ranks, *_DOES.get(shown[0], _PAUSES))} ({shown[1]})"
     others = len(ranks) < scene.expected
     return f"{ranks_text(ranks)} {does}" + (f"; the others wait for {_is(ranks, 'it', 'them')}" if others else "")
 
