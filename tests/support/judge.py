@@ -10,7 +10,7 @@ from eroica_otel.model import WorkerWindow
 from jobs import value
 from support.launch import Outcome
 from support.measure import Truth
-from support.registry import Case
+from support.registry import FRAMEWORK, Case
 
 LEARN = 10
 PROBE = 5
@@ -108,7 +108,8 @@ def _expected(case: Case, rank: int, outcome: Outcome) -> tuple[int, int]:
     most = closed - sum(-(-length // each) for length in (PROBE, *(one + AFTER_WINDOW for one in own)))
     slack = 0 if each == 1 else 1 + len(longest)
     events = -(-outcome.truth[rank].updates // case.untimed_every) if case.untimed_every else 0
-    return fewest - slack - UNTIMED * events, most + slack
+    ahead = 1 if case.group == FRAMEWORK else 0  # an input after the last update shows the end of the last iteration
+    return fewest - slack - UNTIMED * events, most + slack + ahead
 
 
 def _patterns(case: Case, truth: Truth, window: WorkerWindow) -> Iterable[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FRAMEWORK = "Frameworks"
+AHEAD = "it fetches one batch ahead: up to three updates around the end of an epoch are counted, not timed"
 AROUND = "the iteration around a validation is counted, not timed"
 BETWEEN = "timed from update to update, without an input time"
 
@@ -145,7 +146,9 @@ def _framework(name: str, package: str, title: str, note: str = "", **rest: obje
 
 
 FRAMEWORKS = (
-    _framework("hf_trainer", "transformers", "Hugging Face `Trainer`, 2 ranks", launcher="torchrun", ranks=2),
+    _framework(
+        "hf_trainer", "transformers", "Hugging Face `Trainer`", AHEAD, untimed_every=25, launcher="torchrun", ranks=2
+    ),
     _framework(
         "hf_trainer_evaluating",
         "transformers",
@@ -153,8 +156,8 @@ FRAMEWORKS = (
         AROUND,
         untimed_every=100,
     ),
-    _framework("accelerated", "accelerate", "Accelerate, 2 ranks", launcher="torchrun", ranks=2),
-    _framework("accelerated_2", "accelerate", "Accelerate, 2 micro-batches", untimed_every=50),
+    _framework("accelerated", "accelerate", "Accelerate", AHEAD, untimed_every=50, launcher="torchrun", ranks=2),
+    _framework("accelerated_2", "accelerate", "Accelerate, 2 micro-batches", AHEAD, untimed_every=50),
     _framework(
         "lightning_automatic",
         "lightning",
