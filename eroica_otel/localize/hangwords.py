@@ -148,10 +148,7 @@ def pause(scene: HangScene, pausing: Sequence[Stand]) -> str:
     """Return "rank 0 saves a checkpoint (torch.serialization:save); the others wait for it"."""
     ranks = sorted({*(stand.rank for stand in pausing), *scene.paused})
     shown = next((stand.pause for stand in pausing if stand.pause is not None), None)
-    if shown is None:
-        does = _is(ranks, *_PAUSES)
-    else:
-        does = f"{_is(ranks, *_DOES.get(shown[0], _PAUSES))} ({shown[1]})"
+    does = _is(ranks, *_PAUSES) if shown is None else f"{_is(ranks, *_DOES.get(shown[0], _PAUSES))} ({shown[1]})"
     others = len(ranks) < scene.expected
     return f"{ranks_text(ranks)} {does}" + (f"; the others wait for {_is(ranks, 'it', 'them')}" if others else "")
 
