@@ -123,6 +123,7 @@ PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
     ("save", _LIGHTNING + r"trainer\.trainer:.*save_checkpoint$"),
     ("evaluation", r"^transformers\.trainer:.*(?:evaluate|evaluation_loop|prediction_loop)$"),
     ("evaluation", _LIGHTNING + r"loops\.evaluation_loop:.*run$"),
+    ("compilation", r"^torch\._dynamo\.convert_frame:.*(?:__call__|_compile\w*)$"),
     ("debugger", r"^(?:pdb|bdb|IPython\.(?:core|terminal)\.debugger|ipdb|pudb|debugpy|pydevd|_pydevd_bundle)(?:\.|:)"),
 )
 """Family and "module:qualified name" of frames in which training pauses on purpose; the word "checkpoint" is no such
@@ -236,7 +237,7 @@ def is_wait(frame: Frame) -> bool:
 
 
 def pause_of(stack: Iterable[Frame]) -> tuple[str, Frame] | None:
-    """Return family (save, evaluation, debugger) and frame of the innermost intended pause on a stack, None without."""
+    """Return family (as in PAUSE_FRAMES) and frame of the innermost intended pause on a stack, None without."""
     for frame in reversed(tuple(stack)):
         family = _first(PAUSE_FRAMES, f"{frame.module}:{frame.qualname}", "")
         if family:

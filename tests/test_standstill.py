@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from eroica_otel import kinds
 from eroica_otel import standstill as module
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import LocalStore, Store
@@ -182,7 +183,7 @@ def test_a_look_that_others_want_is_taken_also_where_the_training_is_over(tmp_pa
 
 
 def test_a_pause_is_told_to_the_peers(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.kinds, "pause_of", lambda frames: ("save", frames[-1]))
+    monkeypatch.setattr(kinds, "pause_of", lambda frames: ("save", frames[-1]))
     worker.rounds(5)
     assert (worker.poller.pausing, worker.poller.listening) == (False, False)
     worker.rounds(1)
