@@ -361,3 +361,41 @@ def test_only_rank_0_says_what_all_ranks_have_learned(tmp_path: Path, clock: Fak
     worker("(D0 O0)*20")
     assert worker.status().identity.role == "all"
     assert worker.said == []
+
+
+def test_a_training_without_events_is_blocked_and_its_long_iteration_is_counted_and_not_timed(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    for _ in range(10):
+        assert worker("").state == "healthy"
+    status = worker("")
+    assert (status.state, status.silent_seconds) == ("blocked", 11)
+    assert status.activity.startswith("no event for 11 s")
+    worker.rows.now_ns += 30 * 10**9  # what the hooks saw of it
+    status = worker("(D0 O0)*10")
+    assert status.state == "healthy"
+    assert [pair[1] > 1 for pair in worker.pairs] == [False] * 10
+    assert [math.isnan(pair[1]) for pair in worker.pairs] == [True] + [False] * 9
+    assert status.irregular == 1
+
+
+def test_a_loop_that_is_not_known_is_not_blocked(worker: Worker) -> None:
+    worker("(D0 O0)*5")
+    for _ in range(30):
+        assert worker("").state == "learning"
+
+
+def test_a_blocked_window_counts_among_those_taken_and_disturbs_no_other(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    worker("")
+    window = worker.windows.activity()
+    assert window.endswith("(reference)")
+    for _ in range(15):
+        status = worker("")
+    assert status.state == "blocked"
+    standing = worker.poller.standing
+    assert standing is not None
+    assert standing.windows == 2
+    assert worker.windows.activity() == window
+    status = worker("(D0 O0)*300")
+    assert worker.windows.last is not None
+    assert worker.windows.last.reason == "reference"

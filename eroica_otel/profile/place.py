@@ -109,10 +109,10 @@ def _length(loop: _Range) -> int:
 
 @lru_cache(maxsize=256)
 def loops(code: CodeType) -> tuple[_Range, ...]:
-    """Return first and last byte-code offset of each loop of a function, in the order of the jumps that close them."""
+    """Return first and last byte-code offset of each loop of a function; ``continue`` jumps back to the same place."""
     jumps = {*dis.hasjrel, *dis.hasjabs}
-    return tuple(
-        (int(one.argval), one.offset)
-        for one in dis.get_instructions(code)
-        if one.opcode in jumps and "NO_INTERRUPT" not in one.opname and int(one.argval) < one.offset
-    )
+    last: dict[int, int] = {}
+    for one in dis.get_instructions(code):
+        if one.opcode in jumps and "NO_INTERRUPT" not in one.opname and int(one.argval) < one.offset:
+            last[int(one.argval)] = one.offset
+    return tuple(sorted(last.items()))
