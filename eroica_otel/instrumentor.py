@@ -12,11 +12,14 @@ from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.instrumentation import auto_instrumentation
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.sdk.metrics.export import MetricReader, MetricsData
 
 from eroica_otel.plugin import LOGGER, Handle, instrument
 
+LOADER = str(Path(auto_instrumentation.__file__).parent)
+STARTUP = str(Path(__file__).parent / "startup")
 PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 PULL = (
     "OTEL_METRICS_EXPORTER=prometheus lets opentelemetry-instrument open one and the same port in every process, and "
@@ -34,7 +37,9 @@ class EroicaInstrumentor(BaseInstrumentor):
         return ("torch >= 2.4",)
 
     def _instrument(self, **kwargs: Any) -> None:
-        restore_protocol(os.environ, started_with())
+        given = started_with()
+        restore_protocol(os.environ, given)
+        hand_on(os.environ, given)
         if "prometheus" in os.environ.get("OTEL_METRICS_EXPORTER", ""):
             LOGGER.warning("eroica_otel: config: %s", PULL)
         self._handle = instrument()
@@ -62,6 +67,18 @@ def restore_protocol(environment: MutableMapping[str, str], given: Mapping[str, 
     """
     if given is not None and PROTOCOL not in given:
         environment.pop(PROTOCOL, None)
+
+
+def hand_on(environment: MutableMapping[str, str], given: Mapping[str, str] | None) -> None:
+    """Let the Python processes started from here attach too, where the loader was handed on to this one.
+
+    Releases of the loader differ: 0.60 takes itself out of PYTHONPATH for good, 0.66 puts itself back, and a launcher's
+    ranks must be watched under both.
+    """
+    before = (given or {}).get("PYTHONPATH", "").split(os.pathsep)
+    now = environment.get("PYTHONPATH", "").split(os.pathsep)
+    if LOADER in before and LOADER not in now and STARTUP not in now:
+        environment["PYTHONPATH"] = os.pathsep.join([STARTUP, *filter(None, now)])
 
 
 class SentByHelper(MetricReader):

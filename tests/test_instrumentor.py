@@ -10,7 +10,16 @@ import sys
 import pytest
 
 import eroica_otel
-from eroica_otel.instrumentor import PROTOCOL, EroicaInstrumentor, SentByHelper, restore_protocol, started_with
+from eroica_otel.instrumentor import (
+    LOADER,
+    PROTOCOL,
+    STARTUP,
+    EroicaInstrumentor,
+    SentByHelper,
+    hand_on,
+    restore_protocol,
+    started_with,
+)
 
 
 def test_it_attaches_as_instrument_does_and_detaches() -> None:
@@ -43,6 +52,28 @@ def test_a_protocol_that_the_user_has_not_asked_for_is_taken_away(
     environment = {PROTOCOL: "grpc", "OTHER": "1"}
     restore_protocol(environment, given)
     assert environment == left
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "after"),
+    [
+        ([LOADER, "/a"], ["/a"], [STARTUP, "/a"]),
+        ([LOADER], [""], [STARTUP]),
+        ([LOADER, "/a"], [LOADER, "/a"], [LOADER, "/a"]),
+        (["/a"], ["/a"], ["/a"]),
+        ([LOADER, STARTUP], [STARTUP], [STARTUP]),
+    ],
+    ids=["taken out", "nothing left", "put back", "loaded by the program itself", "under eroica-otel run"],
+)
+def test_children_attach_where_the_loader_was_handed_on_to_this_process(
+    before: list[str], now: list[str], after: list[str]
+) -> None:
+    environment = {"PYTHONPATH": os.pathsep.join(now)}
+    hand_on(environment, {"PYTHONPATH": os.pathsep.join(before)})
+    assert environment["PYTHONPATH"] == os.pathsep.join(after)
+    environment = {}
+    hand_on(environment, None)
+    assert environment == {}
 
 
 def test_what_a_process_was_started_with_is_told_whatever_it_has_set_since() -> None:
