@@ -67,15 +67,12 @@ class Monitor:
         self._cooldown = Cooldown(config.cooldown_seconds)
         self.standstill = still = Standstill(config, folder, poller, windows.counts, say)
         recorder.place = lambda update: guard("place", lambda: still.where.see(update))
-        self._paused = 0
         self._status = StatusWriter(folder / STATUS_FILE)
         self._warned: set[str] = set()
-        self._sound = True
+        self._sound, self._described = True, False
         self._loop = (0, 0)
-        self._described = False
-        self._timed = 0
-        self._input_seconds = 0.0
-        self._last_period = 0.0
+        self._timed = self._paused = 0
+        self._input_seconds = self._last_period = 0.0
         self._updates = 1
         self._last_update: float | None = None
         self._reference_done = not config.reference
@@ -93,6 +90,7 @@ class Monitor:
         self._poller.window_seconds = config.window_seconds
         self._cooldown.base_seconds = config.cooldown_seconds
         self._detector.ratio = config.degraded_ratio
+        self.standstill.change(config)
 
     def tick(self) -> None:
         """One round: events -> iterations -> wish for a window -> status, which is written whatever else fails."""

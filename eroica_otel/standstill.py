@@ -72,6 +72,11 @@ class Standstill:
         """Take one timed iteration; return whether it holds a pause, so that it must not be timed."""
         return self._silence.is_pause(period_seconds)
 
+    def change(self, config: WorkerConfig) -> None:
+        """Take other values of options that may change while the training runs."""
+        self._config = config
+        self._cooldown.base_seconds = config.cooldown_seconds
+
     def forget(self) -> None:
         """Another loop is learned."""
         self._silence.forget()

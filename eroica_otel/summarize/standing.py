@@ -22,22 +22,7 @@ def standing_window(
     signature: str,
 ) -> WorkerWindow:
     """Return a blocked window of ``seconds`` in which the training stood in ``stack`` (outermost first, () unknown)."""
-    function = python_function(stack)
-    patterns = (
-        ()
-        if function is None
-        else (
-            Pattern(
-                function_id=function.id,
-                function=function.name,
-                kind=function.kind,
-                family=function.family,
-                resource="",
-                beta=1.0,
-                stack=function.stack,
-            ),
-        )
-    )
+    patterns = _pattern(stack)
     shares = dict.fromkeys((*KINDS, "idle"), 0.0) | {"python" if patterns else "idle": 1.0}
     return WorkerWindow(
         identity=identity,
@@ -53,3 +38,11 @@ def standing_window(
         progress=progress,
         signature=signature,
     )
+
+
+def _pattern(stack: tuple[Frame, ...]) -> tuple[Pattern, ...]:
+    function = python_function(stack)
+    if function is None:
+        return ()
+    name, kind, family = function.name, function.kind, function.family
+    return (Pattern(function.id, name, kind, family, resource="", beta=1.0, stack=function.stack),)
