@@ -28,7 +28,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 help: ## show this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
-demo: $(READY) ## see it work: a training, a fault (FAULT=python, input or none), the verdict (BACKEND=prometheus: the alert)
+demo: $(READY) ## see it work: a training, a fault (FAULT=python, input, cpu, network or none), the verdict (BACKEND=prometheus: the alert)
 	@$(BIN)/eroica-otel demo --backend "$(BACKEND)" --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
 
 test: servers lint types contracts unit e2e ## run everything below that checks, as CI does

@@ -161,6 +161,13 @@ class Stage:
         command = ["-m", "eroica_otel.commands.main", "localize", *source, *where, "--report", str(self.out)]
         self._python("localizer", command, {})
 
+    def restart(self, name: str) -> None:
+        """Start "localizer", "prometheus" or "alertmanager" again after somebody killed it."""
+        if name == "localizer":
+            self.restart_localizer()
+        elif self.monitoring is not None:
+            self._spawn(name, self.monitoring.commands()[name], {})
+
     def _start_text(self) -> str:
         self._python("text", ["-m", "eroica_otel.demo.text", "--control", str(self._control)], {}, subprocess.PIPE)
         stream = self._processes["text"].stdout

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.commands.window import request
+from eroica_otel.demo.nodes import Node, nodes
 from eroica_otel.demo.stage import free_port
 from eroica_otel.status import Status, live_workers
 from jobs import wait_until
-from eroica_otel.demo.nodes import Node, nodes
 
 JOB = "cluster"
 RANKS = 4

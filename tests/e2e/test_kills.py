@@ -1,0 +1,98 @@
+"""kill -9 of every process of the system while a window is taken: the alert comes once, stays, and is the right one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from eroica_otel.commands.window import request
+from eroica_otel.demo.monitoring import Alert, Monitoring
+from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
+from jobs import helper_of, wait_until
+
+PATIENCE_SECONDS = 150.0
+RANK = 2
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A training that is slowed by one rank and watched by Prometheus, from before its degraded window on."""
+    folder = tmp_path_factory.mktemp("kills")
+    with (
+        closing(Monitoring(folder / "monitoring")) as monitoring,
+        Stage(folder / "stage", 3.0, monitoring=monitoring) as running,
+    ):
+        until(running, lambda: running.judged("reference") is not None, "the reference window to be judged")
+        until(running, lambda: all(worker.ratio is not None for worker in running.workers()), "the baselines")
+        yield running
+
+
+def until(stage: Stage, reached: object, what: str) -> None:
+    def alive_and_reached() -> bool:
+        assert callable(reached)
+        stage.check()
+        return bool(reached())
+
+    wait_until(alive_and_reached, f"{what}; see {stage.log}", PATIENCE_SECONDS)
+
+
+def findings(stage: Stage) -> list[Alert]:
+    assert stage.monitoring is not None
+    return [alert for alert in stage.monitoring.firing() if alert.name == "EroicaWorkerSlowsJob"]
+
+
+def iterations(stage: Stage) -> int:
+    return min((worker.iterations for worker in stage.workers()), default=0)
+
+
+def in_a_window(stage: Stage) -> None:
+    """Ask for a window and wait until it is being taken."""
+    request(stage.workers_folder, JOB)
+    until(stage, lambda: any("profiling" in worker.activity for worker in stage.workers()), "a window to begin")
+
+
+def test_the_localizer_and_all_helpers_are_killed_in_the_window_and_the_alert_still_comes(stage: Stage) -> None:
+    stage.inject(Fault("python", RANK, 0.06))
+    until(stage, lambda: any("profiling" in worker.activity for worker in stage.workers()), "the degraded window")
+    for pid in [stage.pid("localizer"), *(helper_of(worker.pid) for worker in stage.workers())]:
+        os.kill(pid, signal.SIGKILL)
+    before = iterations(stage)
+    wait_until(lambda: iterations(stage) > before + 20, "training to go on with all of them dead", PATIENCE_SECONDS)
+    stage.restart_localizer()
+    until(stage, lambda: findings(stage), "the alert")
+    (alert,) = findings(stage)
+    assert (alert.labels["rank"], alert.annotations["cause"]) == (str(RANK), "python_overhead")
+
+
+@pytest.mark.parametrize("name", ["prometheus", "localizer", "alertmanager"])
+def test_while_one_after_the_other_is_killed_in_a_window_the_next_is_judged_and_the_alert_stays(
+    stage: Stage, name: str
+) -> None:
+    in_a_window(stage)
+    os.kill(stage.pid(name), signal.SIGKILL)
+    before = iterations(stage)
+    wait_until(lambda: iterations(stage) > before + 20, f"training to go on without {name}", PATIENCE_SECONDS)
+    stage.restart(name)
+    began = int(time.time())
+    in_a_window(stage)
+    until(stage, lambda: (stage.judged("manual") or 0) >= began, f"a verdict after {name} was killed")
+    until(stage, lambda: findings(stage), "the alert to be there")
+    assert [(alert.labels["rank"], alert.annotations["cause"]) for alert in findings(stage)] == [
+        (str(RANK), "python_overhead")
+    ]
+
+
+def test_nobody_else_was_ever_named_and_nobody_was_told_that_it_is_over(stage: Stage) -> None:
+    assert stage.monitoring is not None
+    about = f'alertname="EroicaWorkerSlowsJob",alertstate="firing",rank!="{RANK}"'
+    assert stage.monitoring.query(f"count_over_time(ALERTS{{{about}}}[15m])") == []
+    told = [each for each in stage.monitoring.webhook.notifications() if each.alertname == "EroicaWorkerSlowsJob"]
+    assert {each.status for each in told} == {"firing"}
+    assert {labels["rank"] for each in told for labels in each.alerts} == {str(RANK)}
+    assert len(told) <= 2  # an Alertmanager that is killed may forget that it has told
+    assert len(stage.workers()) == RANKS
