@@ -49,7 +49,8 @@ class Recorder:
         edge: From this value of ``steps`` on ``on_edge`` is called after each update, on the training thread.
         attention: Whether ``notice`` is to be called at the next events, until a whole iteration has been seen.
         optimizer: The counted optimizer (weak), for the signature of the loop.
-        latest: Key of the latest event; who sets it to 0 before a call sees afterwards whether that call had an event.
+        latest: Key of the latest event but updates of the counted optimizer, which ``steps`` shows; who sets it to 0
+            before a call sees afterwards whether that call had an event.
         thread: threading.get_ident() of the one thread that trains, whose inputs count; 0 while no other thread has
             fetched any, so that nobody need ask which thread it is, or where several train.
         patient: Whether to start with the first update, not with an input: a forked child that only reads data, beside
@@ -282,7 +283,6 @@ class Hooks:
             if (key := id(optimizer)) != recorder.counted or recorder.attention:
                 recorder.update(optimizer)
                 return
-            recorder.latest = key
             recorder.steps = steps = recorder.steps + 1
             append((key, ~steps, perf_counter_ns()))
             if steps >= recorder.edge:
@@ -299,9 +299,9 @@ class Hooks:
 
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            recorder.latest = 0
+            before, recorder.latest = recorder.steps, 0
             result = original(scaler, optimizer, *args, **kwargs)
-            if not recorder.latest and not hooks._closed:
+            if recorder.steps == before and not recorder.latest and not hooks._closed:
                 recorder.update(optimizer)
             return result
 
