@@ -17,7 +17,7 @@ BOUNDS := sed -n 's/^    "\([a-z-]*\) >= \([0-9a-z.]*\)",$$/\1==\2/p' pyproject.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup servers demo test lint types contracts unit e2e format bench docs wheel support interpreters oldest lock clean
+.PHONY: help setup servers demo test lint types contracts unit e2e stack format bench faults docs wheel support interpreters oldest lock clean
 # An environment without any PATH (env -i) is one too.
 ifeq ($(PATH),)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -31,8 +31,8 @@ help: ## show this list
 demo: $(READY) ## see it work: a training, a fault (FAULT=python, input, cpu, network or none), the verdict (BACKEND=prometheus: the alert)
 	@$(BIN)/eroica-otel demo --backend "$(BACKEND)" --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
 
-test: servers lint types contracts unit e2e ## run everything below that checks, as CI does
-	@echo "make test: lint, types, import contracts, unit tests and end-to-end tests passed"
+test: servers lint types contracts unit e2e ## run lint, types, contracts, unit tests and the loop end to end (CI adds stack, support)
+	@echo "make test: lint, types, import contracts, unit tests and the loop end to end passed"
 
 lint: $(READY) ## check style and format
 	@$(BIN)/ruff check
@@ -51,8 +51,11 @@ servers: ## find Prometheus, Alertmanager and VictoriaMetrics, which the tests s
 unit: $(READY) ## run the tests that need no training job
 	@$(BIN)/pytest -q -m "not e2e"
 
-e2e: $(READY) ## run the tests of the whole loop, with real training jobs
-	@$(BIN)/pytest -q -m "e2e and not frameworks"
+e2e: $(READY) ## run the tests of the loop on one machine, with real training jobs
+	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
+
+stack: $(READY) servers ## run the tests with nodes, Prometheus, hangs, zero code and launchers
+	@$(BIN)/pytest -q -m stack
 
 support: $(READY) ## install the frameworks of docs/support.md and run their trainings
 	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock
@@ -67,6 +70,9 @@ format: $(READY) ## put the code into its format
 
 bench: $(READY) ## run the benchmarks
 	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+faults: $(READY) servers ## run the fault board: real faults on several nodes, through real Prometheus (about 20 minutes)
+	@$(BIN)/python -m bench.faults.run --table bench/faults/README.md
 
 docs: $(READY) ## renew the tables that follow from code
 	@$(BIN)/python docs/generate.py

@@ -10,6 +10,8 @@ from types import FunctionType
 import pytest
 
 E2E = Path(__file__).parent / "e2e"
+LOOP = ("test_loop.py", "test_bad_input.py")
+"""The end-to-end tests of the loop on one machine; the others are marked "stack" and take longer."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
@@ -18,6 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if E2E in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+            if item.path.name not in LOOP and item.get_closest_marker("frameworks") is None:
+                item.add_marker(pytest.mark.stack)
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 

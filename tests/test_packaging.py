@@ -42,6 +42,7 @@ SDIST_TOP = {
     "hatch_build.py",
     "pyproject.toml",
     "requirements-dev.lock",
+    "requirements-support.lock",
     "tests",
 }
 
