@@ -157,7 +157,7 @@ def after_verdict(
     if arrived < life.arrived:
         return life
     kept = tuple(item for item in life.open if not _is_refuted(item, report, found, present))
-    opened = tuple(_keep_cause(item, life.open) for item in found)
+    opened = tuple(_keep_severity(_keep_cause(item, life.open), life.open) for item in found)
     open_ = opened + tuple(item for item in kept if not any(_same(item.finding, new.finding) for new in opened))
     triggered = report.reason in ("degraded", "blocked")
     return Life(open_, report.window_id, bool(open_) and (life.unhealthy or triggered), arrived=arrived)
@@ -259,3 +259,11 @@ def _keep_cause(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFind
                 item, finding=replace(item.finding, cause=known.cause, domain=known.domain, advice=known.advice)
             )
     return item
+
+
+def _keep_severity(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:
+    """Return the finding no less severe than it was: an impact around the limit would else be two alerts in turn."""
+    was = {old.finding.severity for old in earlier if _same(old.finding, item.finding)}
+    if item.finding.severity != "warning" or "critical" not in was:
+        return item
+    return replace(item, finding=replace(item.finding, severity="critical"))

@@ -68,6 +68,16 @@ def test_a_later_window_without_it_refutes_a_finding(reason: str) -> None:
     assert verdict(OPEN, reason=reason) == Life((), WINDOW + 60, arrived=60.0)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [("critical", "warning", "critical"), ("warning", "critical", "critical"), ("critical", "info", "info")],
+)
+def test_an_impact_that_swings_around_the_limit_is_one_alert(before: str, after: str, shown: str) -> None:
+    life = verdict(Life(), item(severity=before))
+    (kept,) = verdict(life, item(severity=after), arrived=120.0).open
+    assert kept.finding.severity == shown
+
+
 def test_a_later_window_with_another_culprit_refutes_it() -> None:
     assert verdict(OPEN, item(ranks=(2,))).open == (item(ranks=(2,)),)
 
