@@ -18,8 +18,8 @@ INTRODUCTION = """\
 # Launchers, loops and frameworks that are tested
 
 Written by `make docs` from the table that the tests run (`tests/support/registry.py`), so a line stands here because a
-real training is run for it: the first two tables by `make stack`, the third by `make support`, all with torch {torch} on
-CPUs and gloo. *Works* means, on every rank:
+real training is run for it: the first two tables by `make stack`, the third by `make support`, all with torch
+{torch} on CPUs and gloo. *Works* means, on every rank:
 
 - the updates that were delivered are exactly those that the training counted itself, and each iteration is timed except
   the ten that teach the loop, the last one, and those that carry the profiler's trial or a window;
