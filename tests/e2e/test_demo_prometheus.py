@@ -21,6 +21,11 @@ from jobs import wait_until
 PATIENCE_SECONDS = 200.0
 
 
+def _as_on_a_terminal() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and these tests may be in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def demo(out: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run the demo with Prometheus; what it says goes to OUT.txt."""
@@ -29,6 +34,7 @@ def demo(out: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen(
             [sys.executable, "-m", "eroica_otel.commands.main", "demo", *options],
             stdout=said, stderr=said, env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
+            preexec_fn=_as_on_a_terminal,
         )  # fmt: skip
         try:
             yield process
