@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -44,8 +46,14 @@ class Truth:
         return (self.worked[stop - 1] - self.worked[start - 1]) / elapsed
 
     def period(self, first: int, updates: int) -> float:
-        """Return the mean time of an iteration of ``updates`` updates, from update ``first`` on."""
-        return (self.at[-1] - self.at[first - 1]) / (len(self.at) - first) * updates
+        """Return the mean time of an iteration of ``updates`` updates, from update ``first`` on.
+
+        One that took ten times the median is left out: training stood still there while a window was saved.
+        """
+        ends = self.at[first - 1 :: updates]
+        took = [later - earlier for earlier, later in pairwise(ends)]
+        usual = 10 * statistics.median(took)
+        return statistics.mean(seconds for seconds in took if seconds <= usual)
 
 
 LOOK_EVERY = 20

@@ -212,7 +212,7 @@ def lbfgs(job: Job) -> None:
     for batch in endless(loader()):
 
         def closure() -> float:
-            job.work(0.004)
+            job.work()
             optimizer.zero_grad()
             loss = loss_of(model, batch)  # noqa: B023
             loss.backward()
