@@ -49,12 +49,12 @@ servers: ## find Prometheus, Alertmanager and VictoriaMetrics, which the tests s
 	@sh .ci/servers
 
 unit: $(READY) ## run the tests that need no training job
-	@$(BIN)/pytest -q -m "not e2e"
+	@$(BIN)/pytest -q -m "not e2e and not stack"
 
 e2e: $(READY) ## run the tests of the loop on one machine, with real training jobs
 	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
 
-stack: $(READY) servers ## run the tests with nodes, Prometheus, hangs, zero code and launchers
+stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero code, launchers and packages
 	@$(BIN)/pytest -q -m stack
 
 support: $(READY) ## install the frameworks of docs/support.md and run their trainings

@@ -12,6 +12,8 @@ import pytest
 E2E = Path(__file__).parent / "e2e"
 LOOP = ("test_loop.py", "test_bad_input.py")
 """The end-to-end tests of the loop on one machine; the others are marked "stack" and take longer."""
+SLOW = ("test_packaging.py", "test_remotewrite.py", "test_alertmanager.py", "test_rules.py")
+"""What else is marked so, because it builds environments or starts servers."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
@@ -22,6 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
             if item.path.name not in LOOP and item.get_closest_marker("frameworks") is None:
                 item.add_marker(pytest.mark.stack)
+        elif item.path.name in SLOW:
+            item.add_marker(pytest.mark.stack)
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
