@@ -17,7 +17,7 @@ from bench.faults.samples import Samples
 from eroica_otel import names
 from eroica_otel.commands.window import request
 from eroica_otel.demo.monitoring import Monitoring, free_ports
-from eroica_otel.demo.nodes import Node, nodes
+from eroica_otel.demo.nodes import MEGABITS, Node, nodes
 from eroica_otel.errors import EroicaError
 from eroica_otel.status import Status, live_workers
 
@@ -92,7 +92,7 @@ class Board:
             "EROICA_TRAINING_JOB": JOB,
             "EROICA_WINDOW_SECONDS": str(self._window_seconds),
             "EROICA_NIC": "eth0",
-            "EROICA_NIC_MBIT": "10000",  # a virtual cable does not tell a speed
+            "EROICA_NIC_MBIT": str(MEGABITS),  # a virtual cable does not tell its speed
             "OTEL_METRICS_EXPORTER": "prometheus",
             "OTEL_EXPORTER_PROMETHEUS_HOST": "0.0.0.0",
             "OTEL_EXPORTER_PROMETHEUS_PORT": str(PULL_PORT),

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NETWORK = "10.213.{third}.{last}"
+MEGABITS = 1000
+"""Speed of every link at first: what a fault leaves of it has to be told from what it was."""
 _ETC = Path("/etc/netns")
 
 
@@ -86,7 +88,8 @@ class Node:
         inside = ["ip", "netns", "exec", self.namespace, "tc", "qdisc"]
         subprocess.run([*inside, "del", "dev", "eth0", "root"], check=False, capture_output=True)
         if megabits:
-            tbf = ["tbf", "rate", f"{megabits}mbit", "burst", "64k", "latency", "100ms"]
+            burst = max(64_000, megabits * 1250)  # bytes in 10 ms: with less, the kernel's clock limits the rate
+            tbf = ["tbf", "rate", f"{megabits}mbit", "burst", str(burst), "latency", "100ms"]
             subprocess.run([*inside, "add", "dev", "eth0", "root", *tbf], check=True, capture_output=True)
 
     def end(self) -> None:
@@ -141,4 +144,5 @@ def _node(number: int, mark: str, third: int, bridge: str, folder: Path) -> Node
     for inside in (("addr", "add", f"{node.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
         _ip("-n", namespace, *inside)
     _ip("-n", namespace, "link", "set", "lo", "up")
+    node.limit(MEGABITS)
     return node

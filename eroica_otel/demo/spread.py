@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eroica_otel.demo.nodes import Node
+from eroica_otel.demo.nodes import MEGABITS, Node
 
 MEETING_PORT = 29500
 _RELAY = (sys.executable, "-u", "-m", "eroica_otel.demo.relay")
@@ -39,7 +39,7 @@ def launch(
     """Start one rank on each node; return their launchers."""
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{places[0].address}:{MEETING_PORT}", "--rdzv-id", "demo"]
     launcher = ["-m", "torch.distributed.run", "--nnodes", str(len(places)), "--nproc-per-node", "1", *meeting]
-    wired = {"EROICA_NIC": "eth0"}
+    wired = {"EROICA_NIC": "eth0", "EROICA_NIC_MBIT": str(MEGABITS)}
     return [
         node.start([sys.executable, *launcher, "--local-addr", node.address, *script], {**environment, **wired}, log)
         for node in places

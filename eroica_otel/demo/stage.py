@@ -193,7 +193,7 @@ class Stage:
             "EROICA_TRAINING_JOB": JOB,
             "EROICA_WINDOW_SECONDS": str(self._window_seconds),
             "EROICA_COOLDOWN_SECONDS": "10",
-            "EROICA_NIC_MBIT": "10000",  # neither loopback nor a virtual cable tells a speed
+            "EROICA_NIC_MBIT": "10000",  # loopback does not tell a speed
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._otlp_port}",
             "OTEL_METRIC_EXPORT_INTERVAL": "2000",
             "OMP_NUM_THREADS": "1",
