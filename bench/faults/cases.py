@@ -99,7 +99,7 @@ CASES = (
     Case(
         "link", "one node's link at 150 Mbit/s", 3, frozenset({"nic_degraded"}), _link(3, 150), nodes=4, ranks=1,
     ),
-    Case("batch", "12 samples where others have 8", 1, frozenset({"load_imbalance"}), _switch("batch", 1, 4)),
+    Case("batch", "16 samples where others have 8", 1, frozenset({"load_imbalance"}), _switch("batch", 1, 8)),
     Case(
         "backward", "70 ms of waiting in the backward", 3, frozenset({"python_blocked"}), _switch("backward", 3, 0.07)
     ),
