@@ -84,13 +84,11 @@ class Node:
         _ip("link", "set", self.link, "up")
 
     def limit(self, megabits: int) -> None:
-        """Let the node send at most that many megabits a second (tbf); 0 takes the limit away."""
-        inside = ["ip", "netns", "exec", self.namespace, "tc", "qdisc"]
-        subprocess.run([*inside, "del", "dev", "eth0", "root"], check=False, capture_output=True)
-        if megabits:
-            burst = max(64_000, megabits * 1250)  # bytes in 10 ms: with less, the kernel's clock limits the rate
-            tbf = ["tbf", "rate", f"{megabits}mbit", "burst", str(burst), "latency", "100ms"]
-            subprocess.run([*inside, "add", "dev", "eth0", "root", *tbf], check=True, capture_output=True)
+        """Let the node send and receive at most that many megabits a second each (tbf at both ends of its link)."""
+        burst = max(64_000, megabits * 1250)  # bytes in 10 ms: with less, the kernel's clock limits the rate
+        tbf = ["root", "tbf", "rate", f"{megabits}mbit", "burst", str(burst), "latency", "100ms"]
+        for inside, device in ((("-n", self.namespace), "eth0"), ((), self.link)):
+            subprocess.run(["tc", *inside, "qdisc", "replace", "dev", device, *tbf], check=True, capture_output=True)
 
     def end(self) -> None:
         """Kill what was started here and has not ended."""

@@ -60,7 +60,7 @@ def network_of(windows: Sequence[WorkerWindow], policy: Policy) -> Network:
     if top < policy.link_used_ratio:
         return Network()
     scored = tuple(Edge(edge.sender, edge.receiver, edge.score / top) for edge in edges)
-    slow = [edge for edge in scored if edge.score < policy.link_ratio]
+    slow = _slow(scored, policy)
     nodes = _nodes(slow, len(names))
     links = tuple(edge for edge in slow if edge.sender not in nodes and edge.receiver not in nodes)
     return Network(scored, nodes, links)
@@ -90,6 +90,15 @@ def _ring(names: list[str], rates: np.ndarray[tuple[int, ...], np.dtype[np.float
     directions = ((at - 1) % count, (at + 1) % count)
     to = min(directions, key=lambda receiver: float(np.abs(rates[:, 0] - rates[receiver, 1]).sum()))
     return [Edge(names[s], names[r], float((rates[s, 0] + rates[r, 1]) / 2)) for s, r in zip(at, to, strict=True)]
+
+
+def _slow(edges: Sequence[Edge], policy: Policy) -> list[Edge]:
+    """Edges below the limit that lose at least half of what the slowest loses: what a fault and some noise make of the
+    edge beside it is no fault of its own, and would make the node between the two a culprit.
+    """
+    slow = [edge for edge in edges if edge.score < policy.link_ratio]
+    most = max((1 - edge.score for edge in slow), default=0.0)
+    return [edge for edge in slow if 1 - edge.score >= 0.5 * most]
 
 
 def _nodes(slow: list[Edge], count: int) -> tuple[str, ...]:

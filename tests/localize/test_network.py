@@ -41,6 +41,14 @@ def test_one_direction_is_a_link_whose_ends_cannot_be_told_apart(direction: int)
     assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-2", f"node-{receiver}")]
 
 
+def test_noise_on_the_edge_beside_a_slow_one_makes_no_culprit_of_the_node_between_them() -> None:
+    """Seen on real nodes: one direction of node 3 at half its speed, the next edge at 86 %, and node 2 was named."""
+    changed = ((3, {"nic_tx": 0.5}), (2, {"nic_rx": 0.5, "nic_tx": 0.82}), (1, {"nic_rx": 0.82}))
+    network = network_of(window_of(ring(*changed)), Policy())
+    assert not network.nodes
+    assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-3", "node-2")]
+
+
 def test_two_nodes_share_both_edges_so_only_links_are_named() -> None:
     network = network_of(window_of(ring((1, {"nic_tx": 0.3}), (0, {"nic_rx": 0.3}), count=2)), Policy())
     assert not network.nodes
