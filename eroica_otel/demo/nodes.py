@@ -19,7 +19,7 @@ from pathlib import Path
 
 NETWORK = "10.213.{third}.{last}"
 MEGABITS = 1000
-"""Speed of every link at first: what a fault leaves of it has to be told from what it was."""
+"""Usual speed of every link at first: what a fault leaves of it has to be told from what it was."""
 _ETC = Path("/etc/netns")
 
 
@@ -103,7 +103,7 @@ class Node:
 
 
 @contextmanager
-def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
+def nodes(count: int, folder: Path, megabits: int = MEGABITS) -> Iterator[list[Node]]:
     """Make ``count`` nodes that reach each other and, at the first address of their network, this machine.
 
     Raises CalledProcessError where ``missing`` says so.
@@ -117,6 +117,7 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
         _ip("link", "set", bridge, "up")
         for number in range(count):
             made.append(_node(number, mark, third, bridge, folder))
+            made[-1].limit(megabits)
         hosts = "".join(f"{node.address} {node.host}\n" for node in made) + "127.0.0.1 localhost\n"
         for node in made:
             place = _ETC / node.namespace
@@ -142,5 +143,4 @@ def _node(number: int, mark: str, third: int, bridge: str, folder: Path) -> Node
     for inside in (("addr", "add", f"{node.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
         _ip("-n", namespace, *inside)
     _ip("-n", namespace, "link", "set", "lo", "up")
-    node.limit(MEGABITS)
     return node

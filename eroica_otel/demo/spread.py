@@ -11,9 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eroica_otel.demo.nodes import MEGABITS, Node
+from eroica_otel.demo.nodes import Node
 
 MEETING_PORT = 29500
+MEGABITS = 200
+"""Speed of the demo's links: its model is small, and a link that is hardly used says nothing."""
 _RELAY = (sys.executable, "-u", "-m", "eroica_otel.demo.relay")
 
 
