@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from eroica_otel.commands.set import add_whom, give
+from eroica_otel.commands.set import give
+from eroica_otel.commands.window import add_whom
 from eroica_otel.orders import Order
 
 HELP = """\

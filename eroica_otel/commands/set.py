@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from eroica_otel.commands.window import nobody
+from eroica_otel.commands.window import add_whom, nobody
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.orders import CHANGEABLE, Order, parse
@@ -26,17 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_whom(parser)
     parser.add_argument("options", nargs="+", metavar="OPTION=VALUE", help="what is to change")
-
-
-def add_whom(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which workers are meant."""
-    parser.add_argument("--job", metavar="NAME", default="", help="only this training job (default: every one here)")
-    parser.add_argument(
-        "--dir",
-        metavar="DIR",
-        default="",
-        help="folder of the workers' files (default: EROICA_DIR, else the usual one)",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,6 +30,11 @@ CANNOT: Mapping[str, str] = MappingProxyType(
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
+    add_whom(parser)
+
+
+def add_whom(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which workers are meant."""
     parser.add_argument("--job", metavar="NAME", default="", help="only this training job (default: every one here)")
     parser.add_argument(
         "--dir",
