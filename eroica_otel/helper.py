@@ -42,6 +42,8 @@ REFRESH_SECONDS = 1.0
 SUMMARIES_AT_A_TIME = 2
 """Of the helpers of one node, so that summaries do not take all of the trainers' cores."""
 LAST_DELIVERY_SECONDS = 5.0
+LAST_WINDOW_SECONDS = 20.0
+"""For a last delivery with a window in it that has not arrived yet."""
 
 
 class Helper:
@@ -173,12 +175,15 @@ class Helper:
             self._board.show(())
             self._shown_at = 0.0
 
-    def close(self) -> None:
-        """Deliver once more and remove the folder; bounded, whatever the endpoint does."""
+    def close(self, at_once: bool = False) -> None:
+        """Deliver once more and remove the folder; bounded, whatever the endpoint does; tighter when ``at_once``."""
         self.tick()
         self._refresh()
         if self._outlet is not None:
-            self._outlet.stop(LAST_DELIVERY_SECONDS)
+            if at_once or not self._shown_at or self._outlet.delivered_since(self._shown_ns):
+                self._outlet.stop(LAST_DELIVERY_SECONDS)
+            else:
+                self._outlet.stop(LAST_WINDOW_SECONDS, self._shown_ns)
         remove(self._folder)
 
     @property
@@ -208,7 +213,7 @@ def main(argv: list[str]) -> int:
     while not stopping and os.getppid() == parent and not helper.over:
         helper.tick()
         time.sleep(TICK_SECONDS)
-    helper.close()
+    helper.close(at_once=bool(stopping))
     return 0
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from eroica_otel.agree.poller import Poller
-from eroica_otel.agree.window import Cooldown, Standing
+from eroica_otel.agree.window import LATE_MOST, Cooldown, Standing
 from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
@@ -188,6 +188,7 @@ class Monitor:
             reason,
             now - self._wants[1],
             self._taken + self._poller.offset,
+            self._windows.late,
         )
 
     def _recent(self) -> float:
@@ -204,7 +205,8 @@ class Monitor:
             return ""
         if standing and self._cooldown.over(time.monotonic()):
             return "degraded"
-        if not self._reference_done and not standing and self._timed >= self._config.recent_iterations:
+        again = self._windows.missed == "reference" and self._windows.late <= LATE_MOST
+        if (again or not self._reference_done) and not standing and self._timed >= self._config.recent_iterations:
             return "reference"
         return ""
 

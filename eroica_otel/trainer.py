@@ -41,6 +41,8 @@ class Windows:
         excluded: Latest ranges of update numbers whose iterations are counted, not timed.
         events_per_iteration: From the probe; None before.
         last: Latest window that was captured.
+        late: Windows that were over when this rank heard of them ...
+        missed: ... and the reason of the latest of these, "" when one was captured since.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Windows:
         self.events_per_iteration: float | None = None
         self.measure_again()
         self.last: Window | None = None
+        self.late, self.missed = 0, ""
         recorder.on_edge = self.on_edge
 
     def measure_again(self) -> None:
@@ -124,7 +127,7 @@ class Windows:
         """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped."""
         steps, self._identity = self._recorder.steps, identity
         if steps >= window.stop:
-            self._finish(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
+            self._finish_late(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
             return
         if not self._probing and self.most_iterations() < FEWEST_ITERATIONS:
             need = f"no room for {FEWEST_ITERATIONS} iterations"
@@ -198,7 +201,7 @@ class Windows:
 
     def _start(self, window: Window, steps: int) -> None:
         if steps >= window.stop:
-            self._finish(window, f"this rank was at iteration {steps} when it heard of it")
+            self._finish_late(window, f"this rank was at iteration {steps} when it heard of it")
             return
         assert self._identity is not None
         try:
@@ -251,7 +254,7 @@ class Windows:
             self.events_per_iteration = size / BYTES_PER_EVENT_FILE / PROBE_ITERATIONS
             self._finish(window, "")
             return
-        self.last = window
+        self.last, self.missed = window, ""
         self._clear()
         self._say(
             f"window {window.id} ({window.reason}): {window.stop - window.start} iterations profiled; "
@@ -274,6 +277,11 @@ class Windows:
         elif why:
             self._skip(window, why)
         self._clear()
+
+    def _finish_late(self, window: Window, why: str) -> None:
+        if not self._probing:
+            self.late, self.missed = self.late + 1, window.reason
+        self._finish(window, why)
 
     def _skip(self, window: Window, why: str) -> None:
         rank = self._identity.rank if self._identity is not None else "?"

@@ -141,6 +141,29 @@ def test_a_reference_is_asked_for_once(worker: Worker) -> None:
         assert worker("(D0 O0)*20").activity == ""
 
 
+def test_a_reference_heard_of_too_late_is_asked_for_again_three_times_with_more_time_each(worker: Worker) -> None:
+    leads = []
+    worker("(D0 O0)*30")
+    while worker.poller.agreed:
+        leads.append(worker.poller.agreed[0].start - worker.recorder.steps)
+        worker("(D0 O0)*2000")
+        assert worker.said[-1].endswith(f"this rank learned of it at {worker.recorder.steps}")
+    # 3 s are 150 iterations of 0.02 s; the mean of many may round up.
+    assert leads == pytest.approx([151, 301, 601, 1201], abs=1)
+
+
+def test_a_reference_that_was_late_once_and_then_taken_is_not_asked_for_again(worker: Worker) -> None:
+    worker("(D0 O0)*30")
+    worker("(D0 O0)*2000")
+    worker("D0 O0")
+    worker("D0 O0")
+    assert worker.status().activity.endswith("(reference)")
+    worker("(D0 O0)*1000")
+    assert worker("").window_id > 0
+    for _ in range(5):
+        assert worker("(D0 O0)*20").activity == ""
+
+
 def test_without_a_reference_there_is_none(tmp_path: Path, clock: FakeClock) -> None:
     worker = Worker(tmp_path, clock, reference=False)
     worker("(D0 O0)*100")

@@ -15,6 +15,8 @@ from eroica_otel.model import Window
 
 LEAD_SECONDS = 3.0
 """Between proposal and start: a standing is up to 1 s old, and every rank must have polled once more."""
+LATE_MOST = 3
+"""Windows heard of too late that double the lead, and that bring another reference."""
 FEWEST_ITERATIONS = 2
 REFERENCE_PATIENCE_SECONDS = 60.0
 
@@ -31,6 +33,7 @@ class Standing:
         wants: Reason of the window it wants, "" for none.
         wants_since_seconds: How long it has wanted it.
         windows: Windows it had taken when it said so; a wish from before a window is no wish for the next.
+        late: Windows it heard of when they were over: the next one shall leave more time.
     """
 
     rank: int
@@ -40,6 +43,7 @@ class Standing:
     wants: str = ""
     wants_since_seconds: float = 0.0
     windows: int = 0
+    late: int = 0
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -61,7 +65,7 @@ def wanted(standings: Iterable[Standing], world_size: int) -> str:
     """Return the reason that enough ranks stand for now, "" for none.
 
     manual: one is enough. degraded: half of the ranks that report, because a slow rank slows all of a synchronous job.
-    reference: all ranks, or half of those that report when one has waited for a minute.
+    reference: all ranks, or half of those that report when one has waited for a minute, or one that was late for it.
     """
     seen = list(standings)
     by_reason = {reason: [s for s in seen if s.wants == reason] for reason in ("manual", "degraded", "reference")}
@@ -71,6 +75,8 @@ def wanted(standings: Iterable[Standing], world_size: int) -> str:
     if by_reason["degraded"] and len(by_reason["degraded"]) >= half:
         return "degraded"
     reference = by_reason["reference"]
+    if any(s.late for s in reference):
+        return "reference"
     patient = any(s.wants_since_seconds >= REFERENCE_PATIENCE_SECONDS for s in reference)
     if len(reference) >= world_size or (patient and len(reference) >= half):
         return "reference"
@@ -90,7 +96,8 @@ def propose(standings: Iterable[Standing], reason: str, window_seconds: float, n
     """
     seen = list(standings)
     period = max(max(s.period_seconds for s in seen), 1e-6)
-    start = max(s.iteration for s in seen) + math.ceil(LEAD_SECONDS / period) + 1
+    lead = LEAD_SECONDS * 2 ** min(max(s.late for s in seen), LATE_MOST)
+    start = max(s.iteration for s in seen) + math.ceil(lead / period) + 1
     fitting = [s.most_iterations for s in seen if s.most_iterations >= FEWEST_ITERATIONS]
     length = min([math.ceil(window_seconds / period), *fitting]) if fitting else FEWEST_ITERATIONS
     return Window(int(now_seconds), reason, start, start + max(FEWEST_ITERATIONS, length))

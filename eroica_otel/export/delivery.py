@@ -31,6 +31,7 @@ from eroica_otel.model import Identity
 from eroica_otel.wanted import GRPC, OTLP, otlp_protocol
 
 DEFAULT_INTERVAL_SECONDS = 10.0
+LAST_RETRY_SECONDS = 1.0
 MOST_POINTS = 5000
 """Points per instrument; the SDK's own limit of 2,000 cuts silently."""
 
@@ -183,6 +184,8 @@ class Pusher:
         self._close = close
         self._now = threading.Event()
         self._stopping = False
+        self._done: Callable[[], bool] = lambda: True
+        self._until = 0.0
         self._runner = threading.Thread(target=self._run, name="eroica-push", daemon=True)
 
     def start(self) -> None:
@@ -191,14 +194,14 @@ class Pusher:
     def push_now(self) -> None:
         self._now.set()
 
-    def finish(self) -> None:
-        """Ask for one more push, the last; returns at once."""
+    def finish(self, done: Callable[[], bool] = lambda: True, until: float = 0.0) -> None:
+        """Ask for the last push, which is tried again until it is ``done`` or the monotonic time is ``until``."""
+        self._done, self._until = done, until
         self._stopping = True
         self._now.set()
 
-    def stop(self, timeout_seconds: float) -> None:
-        """Push once more and end; waits at most ``timeout_seconds``."""
-        self.finish()
+    def join(self, timeout_seconds: float) -> None:
+        """Wait for the last push, at most ``timeout_seconds``."""
         self._runner.join(timeout=timeout_seconds)
 
     def _run(self) -> None:
@@ -207,6 +210,9 @@ class Pusher:
             self._now.clear()
             last = self._stopping
             self._push()
+            while last and not self._done() and time.monotonic() + LAST_RETRY_SECONDS < self._until:
+                time.sleep(LAST_RETRY_SECONDS)
+                self._push()
             if last:
                 self._close()
                 return

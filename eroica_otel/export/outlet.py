@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from opentelemetry.metrics import Meter
@@ -112,14 +113,24 @@ class Outlet:
 
     def delivered_since(self, monotonic_ns: int) -> bool:
         """Whether every pushing delivery has succeeded since; True when nothing pushes."""
-        return all(delivery.tally.last_sent_ns > monotonic_ns for delivery in self._deliveries)
+        return all(_sent_since(delivery, monotonic_ns) for delivery in self._deliveries)
 
-    def stop(self, timeout_seconds: float) -> None:
-        """Push a last time, close ports; waits at most ``timeout_seconds`` for the pushes."""
+    def stop(self, timeout_seconds: float, unsent_ns: int = -1) -> None:
+        """Push a last time, close ports; waits at most ``timeout_seconds`` for the pushes.
+
+        Args:
+            timeout_seconds: Bound of all.
+            unsent_ns: When (monotonic) something was shown that must not be lost: a delivery that has not succeeded
+                since is tried again until then.
+        """
         end = time.monotonic() + timeout_seconds
+        for delivery, pusher in zip(self._deliveries, self._pushers, strict=True):
+            pusher.finish(partial(_sent_since, delivery, unsent_ns), end)
         for pusher in self._pushers:
-            pusher.finish()
-        for pusher in self._pushers:
-            pusher.stop(max(0.0, end - time.monotonic()))
+            pusher.join(max(0.0, end - time.monotonic()))
         for close in self._closers:
             close()
+
+
+def _sent_since(delivery: Delivery, monotonic_ns: int) -> bool:
+    return delivery.tally.last_sent_ns > monotonic_ns

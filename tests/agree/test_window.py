@@ -49,6 +49,17 @@ def test_ranks_that_do_not_report_do_not_count_for_degraded_but_hold_up_the_refe
     assert wanted([], world_size=8) == ""
 
 
+def test_one_rank_that_was_late_for_the_reference_is_enough_for_another() -> None:
+    assert wanted([standing(0), standing(1, wants="reference", late=1)], world_size=2) == "reference"
+    assert wanted([standing(0, late=1), standing(1, wants="reference")], world_size=2) == ""
+
+
+@pytest.mark.parametrize(("late", "seconds"), [((0, 0), 3), ((0, 1), 6), ((2, 1), 12), ((3, 0), 24), ((9, 0), 24)])
+def test_the_lead_doubles_with_each_window_that_a_rank_was_late_for(late: tuple[int, ...], seconds: int) -> None:
+    seen = [standing(rank, late=times, iteration=100, period_seconds=0.5) for rank, times in enumerate(late)]
+    assert propose(seen, "manual", 20.0, 1.0).start == 100 + 2 * seconds + 1
+
+
 def test_a_window_starts_after_the_highest_iteration_and_a_lead_and_lasts_as_long_as_asked_for() -> None:
     seen = [standing(0, iteration=100, period_seconds=0.1), standing(1, iteration=103, period_seconds=0.2)]
     # 3 s of lead are 15 iterations of 0.2 s; 20 s are 100 of them.

@@ -60,11 +60,12 @@ class Cluster:
 
     def until(self, reached: Callable[[list[Status]], bool], what: str) -> None:
         """Wait until all ranks are there and ``reached``."""
-        wait_until(
-            lambda: len(workers := self.workers()) == RANKS and reached(workers),
-            f"{what}; see {self.log}",
-            PATIENCE_SECONDS,
-        )
+        try:
+            wait_until(lambda: len(workers := self.workers()) == RANKS and reached(workers), what, PATIENCE_SECONDS)
+        except AssertionError as error:
+            said = "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
+            known = "\n".join(str(worker) for worker in self.workers())
+            raise AssertionError(f"{error}\n{known}\n{said}") from None
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -137,7 +138,8 @@ def test_the_push_thread_pushes_at_once_when_asked_and_once_more_at_the_end() ->
     pusher.start()
     pusher.push_now()
     assert pushed.acquire(timeout=20)
-    pusher.stop(20)
+    pusher.finish()
+    pusher.join(20)
     assert pushed.acquire(blocking=False)
     assert not pusher._runner.is_alive()
 
@@ -147,7 +149,8 @@ def test_the_push_thread_pushes_every_interval() -> None:
     pusher = Pusher(pushed.release, 0.01)
     pusher.start()
     assert all(pushed.acquire(timeout=20) for _ in range(3))
-    pusher.stop(20)
+    pusher.finish()
+    pusher.join(20)
 
 
 def test_a_push_that_hangs_does_not_hold_up_the_end() -> None:
@@ -161,9 +164,25 @@ def test_a_push_that_hangs_does_not_hold_up_the_end() -> None:
     pusher.start()
     pusher.push_now()
     assert inside.wait(20)
-    pusher.stop(0.05)
+    pusher.finish()
+    pusher.join(0.05)
     assert pusher._runner.is_alive()
     release.set()
+
+
+def test_the_last_push_is_tried_again_until_it_is_done_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eroica_otel.export.delivery.LAST_RETRY_SECONDS", 0.01)
+    pushes: list[str] = []
+    pusher = Pusher(lambda: pushes.append(""), 3600)
+    pusher.start()
+    pusher.finish(lambda: len(pushes) == 3, time.monotonic() + 20)
+    pusher.join(20)
+    assert len(pushes) == 3
+    bounded = Pusher(lambda: None, 3600)
+    bounded.start()
+    bounded.finish(lambda: False, time.monotonic() + 0.1)
+    bounded.join(20)
+    assert not bounded._runner.is_alive()
 
 
 class Shop:
@@ -221,6 +240,20 @@ def test_what_cannot_be_opened_is_told_and_the_rest_goes_on(
     shop.outlet.start()
     shop.outlet.stop(20)
     assert shop.outlet.counts()["otlp", "sent"] == 1
+
+
+def test_a_window_that_an_endpoint_refuses_at_first_arrives_before_the_end(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eroica_otel.export.delivery.LAST_RETRY_SECONDS", 0.05)
+    shop = Shop(monkeypatch, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url)
+    endpoint.answer = 404
+    shop.outlet.start()
+    mending = threading.Timer(0.3, lambda: setattr(endpoint, "answer", 200))
+    mending.start()
+    shop.outlet.stop(20, unsent_ns=time.perf_counter_ns())
+    assert shop.outlet.counts()["otlp", "sent"] == 1
+    assert "eroica.pattern_beta_ratio" in endpoint.series()
 
 
 def test_an_unknown_exporter_falls_back_to_otlp_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
