@@ -114,12 +114,12 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._finish()
+            self.finish()
         for process in reversed([*self._processes.values(), *self._more]):
             _end(process)
         self._stack.close()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Let all ranks end at one iteration some seconds ahead, as a training does; a kill leaves tracebacks."""
         training, workers = self._processes["training"], self.workers()
         if training.poll() is None and workers:
