@@ -4,7 +4,7 @@ A run is right when the one finding above info names the injected rank and cause
 there is no such finding although a window was judged). A run is void when processes outside its own tree, and steal,
 took more than 10 % of the machine; void runs are shown and made again.
 
-    python bench/repeat_demo.py [--runs 5] [--out build/repeat] [--faults python,input,none]
+    python bench/repeat_demo.py [--runs 5] [--out build/repeat] [--faults python,input,none] [--backend prometheus]
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ class Run:
     verdict: str
 
 
-def play(fault: str, out: Path) -> Run:
+def play(fault: str, out: Path, backend: str, window: str) -> Run:
     """Run the demo once."""
     begin = time.monotonic()
-    command = [sys.executable, "-m", "eroica_otel.commands.main", "demo", "--fault", fault, "--out", str(out)]
+    options = ["--fault", fault, "--out", str(out), "--backend", backend, "--window", window]
+    command = [sys.executable, "-m", "eroica_otel.commands.main", "demo", *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     machine = Machine(str(out), process.pid)
     while process.poll() is None:
@@ -104,7 +105,16 @@ def _verdict(out: Path) -> str:
         for item in report["findings"]
         if item["severity"] != "info"
     ]
-    return f"injected on {injected['rank']}: {'; '.join(found) or 'no finding'} ({report['reason']})"
+    said = f"injected on {injected['rank']}: {'; '.join(found) or 'no finding'} ({report['reason']})"
+    return f"{said}, {words}" if (words := _alarm(out)) else said
+
+
+def _alarm(out: Path) -> str:
+    path = out / "alert.json"
+    if not path.exists():
+        return ""
+    alarm = json.loads(path.read_text())
+    return f"firing after {alarm['firing_seconds']} s, {alarm['notifications']} notification(s)"
 
 
 def main() -> int:
@@ -113,13 +123,16 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("build/repeat"))
     parser.add_argument("--faults", default="python,input,none")
+    parser.add_argument("--backend", default="otlp")
+    parser.add_argument("--window", default="5")
     arguments = parser.parse_args()
     runs: list[Run] = []
     void = 0
     for fault in arguments.faults.split(","):
         valid = 0
         while valid < arguments.runs and void <= MOST_VOID:
-            run = play(fault, (arguments.out / f"{fault}-{len(runs)}").absolute())
+            out = (arguments.out / f"{fault}-{len(runs)}").absolute()
+            run = play(fault, out, arguments.backend, arguments.window)
             is_void = run.outside > OUTSIDE_SHARE
             void += is_void
             valid += not is_void

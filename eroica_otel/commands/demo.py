@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from eroica_otel.commands.window import request
-from eroica_otel.demo import competitors, follow, nodes, spread
+from eroica_otel.demo import competitors, follow, nodes
 from eroica_otel.demo.alarm import Alarm, as_json, as_text
 from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
@@ -37,8 +37,8 @@ fault is followed to the alert that fires and to the one notification, which go 
 
 FAULT_SECONDS = 0.06
 """What "python" and "input" add to each iteration of one rank."""
-FAULT_MEGABITS = 40
-"""What "network" leaves of one node's link, per second."""
+FAULT_MEGABITS = 150
+"""What "network" leaves of one node's link of 1 Gbit, per second."""
 EXPECTED = {
     "python": "python_overhead",
     "input": "slow_input",
@@ -94,9 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         out = stack.enter_context(_own_folder(Path(arguments.out)))
         monitoring = stack.enter_context(_monitoring(out)) if arguments.backend == "prometheus" else None
-        places = (
-            stack.enter_context(nodes.nodes(RANKS, out / "nodes", spread.MEGABITS)) if fault.name == "network" else ()
-        )
+        places = stack.enter_context(nodes.nodes(RANKS, out / "nodes")) if fault.name == "network" else ()
         stage = stack.enter_context(Stage(out, arguments.window, monitoring=monitoring, places=places))
         report, found = _play(stage, fault, Story(stage, sys.stdout.write), arguments.window)
     print("\n" + terminal.render(report, width=shutil.get_terminal_size((110, 24)).columns, colour=_colour()))

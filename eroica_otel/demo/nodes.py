@@ -103,7 +103,7 @@ class Node:
 
 
 @contextmanager
-def nodes(count: int, folder: Path, megabits: int = MEGABITS) -> Iterator[list[Node]]:
+def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
     """Make ``count`` nodes that reach each other and, at the first address of their network, this machine.
 
     Raises CalledProcessError where ``missing`` says so.
@@ -117,7 +117,7 @@ def nodes(count: int, folder: Path, megabits: int = MEGABITS) -> Iterator[list[N
         _ip("link", "set", bridge, "up")
         for number in range(count):
             made.append(_node(number, mark, third, bridge, folder))
-            made[-1].limit(megabits)
+            made[-1].limit(MEGABITS)
         hosts = "".join(f"{node.address} {node.host}\n" for node in made) + "127.0.0.1 localhost\n"
         for node in made:
             place = _ETC / node.namespace

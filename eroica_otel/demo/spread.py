@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eroica_otel.demo.nodes import Node
+from eroica_otel.demo.nodes import MEGABITS, Node
 
 MEETING_PORT = 29500
-MEGABITS = 200
-"""Speed of the demo's links: its model is small, and a link that is hardly used says nothing."""
+ROWS = 8192
+"""Of the model's embedding: 2 MB of gradients an iteration, since a link that is hardly used says nothing."""
 _RELAY = (sys.executable, "-u", "-m", "eroica_otel.demo.relay")
 
 
@@ -38,11 +38,15 @@ def carry(places: Sequence[Node], addresses: Sequence[str], folder: Path, log: P
 def launch(
     places: Sequence[Node], script: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> list[subprocess.Popen[bytes]]:
-    """Start one rank on each node; return their launchers."""
+    """Start one rank of the training ``script`` on each node; return their launchers."""
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{places[0].address}:{MEETING_PORT}", "--rdzv-id", "demo"]
     launcher = ["-m", "torch.distributed.run", "--nnodes", str(len(places)), "--nproc-per-node", "1", *meeting]
     wired = {"EROICA_NIC": "eth0", "EROICA_NIC_MBIT": str(MEGABITS)}
     return [
-        node.start([sys.executable, *launcher, "--local-addr", node.address, *script], {**environment, **wired}, log)
+        node.start(
+            [sys.executable, *launcher, "--local-addr", node.address, *script, "--rows", str(ROWS)],
+            {**environment, **wired},
+            log,
+        )
         for node in places
     ]

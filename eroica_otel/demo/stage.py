@@ -251,11 +251,12 @@ class Stage:
 
     def inject(self, fault: Fault) -> None:
         """Start the fault; what was done is left in injected.json, for people and for tests only."""
-        if fault.name == "network":
-            self._places[fault.rank].limit(fault.megabits)
-        elif fault.name == "cpu":
-            pid = next(worker.pid for worker in self.workers() if worker.identity.rank == fault.rank)
-            self._more += compete(pid)
+        if fault.name in ("network", "cpu"):
+            worker = next(worker for worker in self.workers() if worker.identity.rank == fault.rank)
+            if fault.name == "network":  # launchers meet in any order, so that the rank does not say which node it is
+                next(node for node in self._places if node.host == worker.identity.host).limit(fault.megabits)
+            else:
+                self._more += compete(worker.pid)
         else:
             order = {"fault": fault.name, "rank": fault.rank, "seconds": fault.seconds}
             _write(self._control / "fault.json", order)

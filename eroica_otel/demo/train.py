@@ -69,9 +69,11 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    """A small transformer; ``rows`` of its embedding make gradients that a link has to carry, and no computing."""
+
+    def __init__(self, rows: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.embed = nn.Embedding(rows, WIDTH)
         self.blocks = nn.Sequential(Block(), Block())
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
@@ -116,7 +118,7 @@ def train(arguments: argparse.Namespace) -> None:
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
     torch.manual_seed(7)
-    model = DistributedDataParallel(Model())
+    model = DistributedDataParallel(Model(arguments.rows))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     dataset = RemoteText(arguments.text, rank, arguments.batch * arguments.steps)
     control = Control(arguments.control, rank)
@@ -136,5 +138,6 @@ if __name__ == "__main__":
     parser.add_argument("--text", required=True, help="HOST:PORT of the text server")
     parser.add_argument("--control", required=True, help="folder with fault.json and stop")
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=VOCABULARY, help="of the embedding (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=100_000)
     train(parser.parse_args())
