@@ -106,7 +106,18 @@ class Board:
 
     def pid(self, rank: int) -> int:
         """Return the process id of a rank's trainer."""
-        return next(worker.pid for worker in self.workers() if worker.identity.rank == rank)
+        return self._worker(rank).pid
+
+    def host(self, rank: int) -> str:
+        """Return where a rank runs; launchers meet in any order, so that its number does not tell."""
+        return self._worker(rank).identity.host
+
+    def node(self, rank: int) -> Node:
+        """Return the node of a rank."""
+        return next(node for node in self.nodes if node.host == self.host(rank))
+
+    def _worker(self, rank: int) -> Status:
+        return next(worker for worker in self.workers() if worker.identity.rank == rank)
 
     def order(self, switch: str, rank: int, value: float) -> None:
         """Switch a fault of the training on."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from eroica_otel.demo.quota import limited
 
 if TYPE_CHECKING:
     from bench.faults.board import Board
 
-QUOTA_PERIOD_MICROSECONDS = 100_000
 Inject = Callable[["Board", ExitStack], None]
 """Starts a fault; what has to be undone goes on the stack."""
 
@@ -50,34 +49,19 @@ def _switch(switch: str, rank: int, value: float) -> Inject:
 
 
 def _quota(rank: int, ratio: float) -> Inject:
-    """Limit the trainer of ``rank`` to a share of one core, by a cgroup (version 1 or 2)."""
+    """Limit the trainer of ``rank`` to a share of one core."""
 
     def inject(board: Board, undo: ExitStack) -> None:
-        first = Path("/sys/fs/cgroup/cpu")
-        group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"eroica-board-{os.getpid()}"
-        group.mkdir()
-        undo.callback(group.rmdir)
-        quota = int(ratio * QUOTA_PERIOD_MICROSECONDS)
-        if first.is_dir():
-            (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_MICROSECONDS))
-            (group / "cpu.cfs_quota_us").write_text(str(quota))
-        else:
-            (group / "cpu.max").write_text(f"{quota} {QUOTA_PERIOD_MICROSECONDS}")
-        pid = board.pid(rank)
-        (group / "cgroup.procs").write_text(str(pid))
-        undo.callback(_leave, group, pid)
+        undo.enter_context(limited(board.pid(rank), ratio))
 
     return inject
 
 
-def _leave(group: Path, pid: int) -> None:
-    if Path(f"/proc/{pid}").exists():
-        (group.parent / "cgroup.procs").write_text(str(pid))
+def _link(rank: int, megabits: int) -> Inject:
+    """Limit the link of the node on which ``rank`` runs."""
 
-
-def _link(node: int, megabits: int) -> Inject:
     def inject(board: Board, undo: ExitStack) -> None:
-        board.nodes[node].limit(megabits)
+        board.node(rank).limit(megabits)
 
     return inject
 

@@ -92,10 +92,9 @@ def _clean(case: Case, board: Board, onset: float) -> Result:
 
 
 def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Result:
-    host = f"node-{(case.rank or 0) // case.ranks}"
-    right = [
-        alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == (str(case.rank), host)
-    ]
+    assert case.rank is not None
+    hurt = (str(case.rank), board.host(case.rank))
+    right = [alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == hurt]
     causes = {alert.annotations.get("cause", "") for alert in right}
     return Result(
         case.name,

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from eroica_otel.commands.window import request
-from eroica_otel.demo import competitors, follow, nodes
+from eroica_otel.demo import follow, nodes, quota
 from eroica_otel.demo.alarm import Alarm, as_json, as_text
 from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
@@ -39,6 +39,8 @@ FAULT_SECONDS = 0.06
 """What "python" and "input" add to each iteration of one rank."""
 FAULT_MEGABITS = 150
 """What "network" leaves of one node's link of 1 Gbit, per second."""
+FAULT_CORES = 0.07
+"""What "cpu" leaves; a worker of the demo uses a tenth of a core."""
 EXPECTED = {
     "python": "python_overhead",
     "input": "slow_input",
@@ -47,7 +49,7 @@ EXPECTED = {
     "none": "",
 }
 """The cause that each fault should be found as."""
-LACKS = {"cpu": competitors.missing, "network": nodes.missing}
+LACKS = {"cpu": quota.missing, "network": nodes.missing}
 """What a fault needs that not every machine has."""
 LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
@@ -90,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if lacks := LACKS.get(arguments.fault, str)():
         raise ConfigError(f"--fault {arguments.fault} needs {lacks}; --fault python works everywhere")
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
-    fault = Fault(arguments.fault, rank, FAULT_SECONDS, FAULT_MEGABITS)
+    fault = Fault(arguments.fault, rank, FAULT_SECONDS, FAULT_MEGABITS, FAULT_CORES)
     with ExitStack() as stack:
         out = stack.enter_context(_own_folder(Path(arguments.out)))
         monitoring = stack.enter_context(_monitoring(out)) if arguments.backend == "prometheus" else None
@@ -193,7 +195,7 @@ def _describe(fault: Fault) -> str:
     if fault.name == "python":
         return f"augment() in rank {fault.rank} burns {milliseconds:.0f} ms of CPU in each iteration"
     if fault.name == "cpu":
-        return f"{competitors.COMPETITORS} other processes want the core of rank {fault.rank}"
+        return f"rank {fault.rank} gets a CPU limit of {fault.cores:.0%} of a core"
     if fault.name == "network":
         return f"the link of rank {fault.rank}'s node is limited to {fault.megabits} Mbit/s"
     return f"the text server answers rank {fault.rank} {milliseconds:.0f} ms late in each iteration"

@@ -24,9 +24,9 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
-from eroica_otel.demo.competitors import compete
 from eroica_otel.demo.monitoring import Monitoring, free_ports
 from eroica_otel.demo.nodes import Node
+from eroica_otel.demo.quota import limited
 from eroica_otel.demo.spread import carry, launch
 from eroica_otel.errors import EroicaError
 from eroica_otel.model import Point
@@ -43,17 +43,19 @@ class Fault:
     """What goes wrong.
 
     Attributes:
-        name: "python" burns CPU in a function, "input" blocks a read, "cpu" lets others want the worker's core,
-            "network" limits its node's link, "none" is a clean run.
+        name: "python" burns CPU in a function, "input" blocks a read, "cpu" limits the worker's CPU time, "network"
+            its node's link, "none" is a clean run.
         rank: Where.
         seconds: What "python" and "input" add to each iteration.
         megabits: Speed that "network" leaves, per second.
+        cores: Cores that "cpu" leaves.
     """
 
     name: str
     rank: int
     seconds: float = 0.0
     megabits: int = 0
+    cores: float = 1.0
 
 
 def free_port() -> int:
@@ -256,7 +258,7 @@ class Stage:
             if fault.name == "network":  # launchers meet in any order, so that the rank does not say which node it is
                 next(node for node in self._places if node.host == worker.identity.host).limit(fault.megabits)
             else:
-                self._more += compete(worker.pid)
+                self._stack.enter_context(limited(worker.pid, fault.cores))
         else:
             order = {"fault": fault.name, "rank": fault.rank, "seconds": fault.seconds}
             _write(self._control / "fault.json", order)
