@@ -14,6 +14,7 @@ from types import TracebackType
 
 from bench.faults.cases import Case
 from bench.faults.samples import Samples
+from bench.repeat_demo import Machine
 from eroica_otel import names
 from eroica_otel.commands.window import request
 from eroica_otel.demo.monitoring import Monitoring, free_ports
@@ -33,11 +34,13 @@ class Board:
         nodes: The nodes.
         monitoring: Prometheus and Alertmanager.
         folder: Logs, state and reports.
+        machine: What others used of the machine meanwhile.
     """
 
     def __init__(self, case: Case, folder: Path, window_seconds: float) -> None:
         self.case, self.folder = case, folder
         self._window_seconds = window_seconds
+        self.machine = Machine(str(folder), os.getpid())
         self._control = folder / "control"
         self._undo = ExitStack()
 
@@ -146,6 +149,7 @@ class Board:
                 raise EroicaError(f"the training ended early; see {self.folder}")
             if time.monotonic() > end:
                 raise EroicaError(f"waited {seconds:.0f} s in vain for {what}; see {self.folder}")
+            self.machine.look()
             time.sleep(0.5)
 
     def findings(self) -> list[dict[str, str]]:

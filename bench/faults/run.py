@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import shutil
-import signal
 import statistics
 import time
 from contextlib import ExitStack
@@ -24,6 +23,8 @@ from pathlib import Path
 
 from bench.faults.board import Board
 from bench.faults.cases import CASES, Case
+from bench.repeat_demo import MOST_VOID, OUTSIDE_SHARE
+from eroica_otel.demo.ending import end_in_order
 from eroica_otel.demo.monitoring import Alert
 from eroica_otel.demo.nodes import missing
 from eroica_otel.errors import EroicaError
@@ -32,7 +33,13 @@ START_SECONDS = 180.0
 PATIENCE_SECONDS = 180.0
 SETTLE_SECONDS = 10.0
 """After the first alert: another worker named by then counts against the run."""
-FINDINGS = ("EroicaWorkerSlowsJob", "EroicaWorkerHangsJob", "EroicaLinkSlowsJob", "EroicaJobSlowedEverywhere")
+FINDINGS = (
+    "EroicaWorkerSlowsJob",
+    "EroicaWorkerHangsJob",
+    "EroicaJobHangs",
+    "EroicaLinkSlowsJob",
+    "EroicaJobSlowedEverywhere",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Result:
         cause: Its cause was right.
         seconds: From onset to the alert; None where none fired.
         named: What was named, in words.
+        outside: The part of the machine that others used.
     """
 
     case: str
@@ -51,6 +59,7 @@ class Result:
     cause: bool
     seconds: float | None
     named: str
+    outside: float
 
 
 def play(case: Case, folder: Path, window_seconds: float) -> Result:
@@ -71,7 +80,7 @@ def play(case: Case, folder: Path, window_seconds: float) -> Result:
         try:
             board.wait(lambda: bool(_of_findings(board, firing)), "an alert to fire", PATIENCE_SECONDS)
         except EroicaError as error:
-            return Result(case.name, False, False, None, str(error))
+            return Result(case.name, False, False, None, str(error), board.machine.outside_share())
         seconds = min(alert.since for alert in firing) - onset
         time.sleep(SETTLE_SECONDS)
         _of_findings(board, firing)
@@ -88,7 +97,8 @@ def _clean(case: Case, board: Board, onset: float) -> Result:
     time.sleep(SETTLE_SECONDS)
     firing = _of_findings(board, [])
     named = "; ".join(_words(alert) for alert in firing) or "no finding"
-    return Result(case.name, not firing and not board.findings(), not firing, None, named)
+    outside = board.machine.outside_share()
+    return Result(case.name, not firing and not board.findings(), not firing, None, named, outside)
 
 
 def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Result:
@@ -102,6 +112,7 @@ def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Re
         bool(causes) and causes <= case.causes,
         round(seconds, 1),
         "; ".join(_words(alert) for alert in firing),
+        board.machine.outside_share(),
     )
 
 
@@ -129,12 +140,24 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _end(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)
+def _runs(case: Case, runs: int, out: Path, window_seconds: float) -> list[Result]:
+    """Run a case until enough runs are not void; a line for each."""
+    results: list[Result] = []
+    for number in range(runs + MOST_VOID):
+        begin = time.monotonic()
+        result = play(case, (out / f"{case.name}-{number}").absolute(), window_seconds)
+        void = result.outside > OUTSIDE_SHARE
+        word = "void" if void else "right" if result.worker and result.cause else "WRONG"
+        took = f"{time.monotonic() - begin:4.0f} s, others {result.outside:.0%}, firing after {result.seconds} s"
+        print(f"{case.name:14} {word} {took}: {result.named}", flush=True)
+        results += [] if void else [result]
+        if len(results) == runs:
+            break
+    return results
 
 
 def main() -> int:
-    """Print a line for each run and the table; 1 when one was wrong, 3 when this machine cannot run the board."""
+    """Print a line for each run and the table; 1 when one was wrong or missing, 3 where the board cannot run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(case.name for case in CASES))
     parser.add_argument("--runs", type=int, default=1)
@@ -142,21 +165,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/faults"))
     parser.add_argument("--table", type=Path, default=None, help="file for the table")
     arguments = parser.parse_args()
+    cases = [case for case in CASES if case.name in arguments.cases.split(",")]
+    if not cases:
+        parser.error(f"--cases {arguments.cases}: give some of {', '.join(case.name for case in CASES)}")
     if lacks := missing():
         print(f"the board needs {lacks}")
         return 3
-    signal.signal(signal.SIGTERM, _end)  # else nodes and processes stay behind
-    wanted = arguments.cases.split(",")
-    results: list[Result] = []
+    end_in_order()
     shutil.rmtree(arguments.out, ignore_errors=True)
-    for case in (case for case in CASES if case.name in wanted):
-        for number in range(arguments.runs):
-            begin = time.monotonic()
-            result = play(case, (arguments.out / f"{case.name}-{number}").absolute(), arguments.window)
-            results.append(result)
-            word = "right" if result.worker and result.cause else "WRONG"
-            took = f"{time.monotonic() - begin:4.0f} s, firing after {result.seconds} s"
-            print(f"{case.name:14} {word} {took}: {result.named}", flush=True)
+    results = [result for case in cases for result in _runs(case, arguments.runs, arguments.out, arguments.window)]
     (arguments.out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
     text = (
         table(results)
@@ -165,7 +182,7 @@ def main() -> int:
     print(text)
     if arguments.table:
         arguments.table.write_text(text)
-    return int(not all(result.worker and result.cause for result in results))
+    return int(len(results) < arguments.runs * len(cases) or not all(r.worker and r.cause for r in results))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from eroica_otel.commands.window import request
 from eroica_otel.demo import follow, nodes, quota
 from eroica_otel.demo.alarm import Alarm, as_json, as_text
+from eroica_otel.demo.ending import end_in_order
 from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
 from eroica_otel.demo.story import Story
@@ -91,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
     if lacks := LACKS.get(arguments.fault, str)():
         raise ConfigError(f"--fault {arguments.fault} needs {lacks}; --fault python works everywhere")
+    end_in_order()
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
     fault = Fault(arguments.fault, rank, FAULT_SECONDS, FAULT_MEGABITS, FAULT_CORES)
     with ExitStack() as stack:

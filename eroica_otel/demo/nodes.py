@@ -1,13 +1,15 @@
 """Network namespaces that serve as nodes: each has an address, a host name and a folder of its own, all on one bridge.
 
 Needs root, ``ip`` and ``tc`` (iproute2) and ``unshare`` (util-linux). Links can be limited, cut and mended. Nothing
-stays behind: leaving the context ends every process that was started and removes namespaces and bridge.
+stays behind: leaving the context ends every process that was started and removes namespaces and bridge; what a killed
+process left is removed by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -16,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from eroica_otel.demo.ending import die_with_parent, owner_is_gone
 
 NETWORK = "10.213.{third}.{last}"
 MEGABITS = 1000
@@ -71,6 +75,7 @@ class Node:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=die_with_parent,
             )
         self.processes.append(process)
         return process
@@ -96,10 +101,7 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        pids = subprocess.run(["ip", "netns", "pids", self.namespace], check=False, capture_output=True, text=True)
-        for pid in pids.stdout.split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+        _kill_all(self.namespace)
 
 
 @contextmanager
@@ -108,15 +110,16 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
 
     Raises CalledProcessError where ``missing`` says so.
     """
-    mark, third = secrets.token_hex(2), secrets.randbelow(250)
-    bridge = f"er{mark}"
+    _sweep()
+    third = secrets.randbelow(250)
+    bridge = f"er{os.getpid()}x{secrets.token_hex(1)}"
     made: list[Node] = []
     _ip("link", "add", bridge, "type", "bridge")
     try:
         _ip("addr", "add", NETWORK.format(third=third, last=1) + "/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
         for number in range(count):
-            made.append(_node(number, mark, third, bridge, folder))
+            made.append(_node(number, third, bridge, folder))
             made[-1].limit(MEGABITS)
         hosts = "".join(f"{node.address} {node.host}\n" for node in made) + "127.0.0.1 localhost\n"
         for node in made:
@@ -127,13 +130,38 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
     finally:
         for node in made:
             node.end()
-            subprocess.run(["ip", "netns", "del", node.namespace], check=False, capture_output=True)
-            shutil.rmtree(_ETC / node.namespace, ignore_errors=True)
+            _remove(node.namespace)
         _ip("link", "del", bridge)
 
 
-def _node(number: int, mark: str, third: int, bridge: str, folder: Path) -> Node:
-    namespace, link = f"er{mark}-{number}", f"er{mark}v{number}"
+def _kill_all(namespace: str) -> None:
+    pids = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+    for pid in pids.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def _remove(namespace: str) -> None:
+    subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+    shutil.rmtree(_ETC / namespace, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove what processes that are no more have left."""
+    for kind in (["netns", "list"], ["-o", "link", "show", "type", "bridge"]):
+        listed = subprocess.run(["ip", *kind], check=False, capture_output=True, text=True).stdout
+        for name, pid in re.findall(r"\b(er(\d+)x[0-9a-f]{2}(?:-\d+)?)\b", listed):
+            if not owner_is_gone(int(pid)):
+                continue
+            if "-" in name:
+                _kill_all(name)
+                _remove(name)
+            else:
+                subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
+
+
+def _node(number: int, third: int, bridge: str, folder: Path) -> Node:
+    namespace, link = f"{bridge}-{number}", f"{bridge}v{number}"
     address, gateway = (NETWORK.format(third=third, last=last) for last in (10 + number, 1))
     node = Node(f"node-{number}", address, gateway, namespace, link, folder / str(number))
     node.folder.mkdir(parents=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eroica_otel.demo.ending import owner_is_gone
+
 CGROUPS = Path("/sys/fs/cgroup")
 PERIOD_MICROSECONDS = 100_000
 """The kernel's and Kubernetes' usual one."""
@@ -48,7 +50,12 @@ def limited(pid: int, cores: float, cgroups: Path = CGROUPS) -> Iterator[None]:
 def _group(cgroups: Path) -> Iterator[Path]:
     """Make a cgroup and remove it; version 1 has a hierarchy for the CPU alone."""
     first = cgroups / "cpu"
-    group = (first if first.is_dir() else cgroups) / f"eroica-{os.getpid()}-{secrets.token_hex(2)}"
+    parent = first if first.is_dir() else cgroups
+    for left in parent.glob("eroica-*-*"):
+        if owner_is_gone(int(left.name.split("-")[1])):
+            with contextlib.suppress(OSError):
+                left.rmdir()
+    group = parent / f"eroica-{os.getpid()}-{secrets.token_hex(2)}"
     group.mkdir()
     try:
         yield group

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eroica_otel.demo.ending import die_with_parent
 from eroica_otel.demo.nodes import MEGABITS, Node
 
 MEETING_PORT = 29500
@@ -31,7 +32,12 @@ def carry(places: Sequence[Node], addresses: Sequence[str], folder: Path, log: P
     outside = [part for pair in zip(sockets, addresses, strict=True) for part in pair]
     with log.open("ab") as output:
         return subprocess.Popen(
-            [*_RELAY, *outside], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            [*_RELAY, *outside],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
         )
 
 

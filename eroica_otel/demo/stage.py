@@ -6,7 +6,6 @@ They are started and ended together, also when the demo is killed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
+from eroica_otel.demo.ending import die_with_parent
 from eroica_otel.demo.monitoring import Monitoring, free_ports
 from eroica_otel.demo.nodes import Node
 from eroica_otel.demo.quota import limited
@@ -35,7 +35,6 @@ from eroica_otel.status import Status, live_workers
 JOB = "demo"
 RANKS = 4
 END_SECONDS = 2.0
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,6 @@ class Fault:
 def free_port() -> int:
     """Return a TCP port that nobody listens on at this moment."""
     return free_ports(1)[0]
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Stage:
@@ -142,15 +137,16 @@ class Stage:
             stdout=self._output if stdout is None else stdout,
             stderr=self._output,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
 
     def _start_monitoring(self, monitoring: Monitoring) -> None:
         self._scraped = free_ports(RANKS)
-        training, localizer = (
-            [f"127.0.0.1:{port}" for port in ports] for ports in (self._scraped, [self._metrics_port])
-        )
-        monitoring.configure({"training": training, "localizer": localizer})
+        # Each node has all ports to itself, and one rank.
+        training = [f"{node.address}:{self._scraped[0]}" for node in self._places] or [
+            f"127.0.0.1:{port}" for port in self._scraped
+        ]
+        monitoring.configure({"training": training, "localizer": [f"127.0.0.1:{self._metrics_port}"]})
         for name, command in monitoring.commands().items():
             self._spawn(name, command, {})
 

@@ -27,9 +27,9 @@ def _as_on_a_terminal() -> None:
 
 
 @contextmanager
-def demo(out: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def demo(out: Path, fault: str = "python", **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run the demo with Prometheus; what it says goes to OUT.txt."""
-    options = ["--backend", "prometheus", "--fault", "python", "--rank", "1", "--window", "3", "--out", str(out)]
+    options = ["--backend", "prometheus", "--fault", fault, "--rank", "1", "--window", "3", "--out", str(out)]
     with out.with_suffix(".txt").open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "eroica_otel.commands.main", "demo", *options],
@@ -124,6 +124,22 @@ def test_nothing_stays_when_the_demo_is_ended(tmp_path: Path, number: signal.Sig
         process.send_signal(number)
         process.wait(timeout=60)
         wait_until(lambda: ours(out) == [], "all of its processes to end")
+
+
+def _namespaces() -> str:
+    return subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_no_node_stays_when_the_demo_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "demo"
+    with demo(out, "network") as process:
+        wait_until(lambda: "Prometheus is on" in text(out), "the demo to begin")
+        assert _namespaces().count(f"er{process.pid}x") == 4
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 128 + number
+        wait_until(lambda: ours(out) == [], "all of its processes to end")
+        assert f"er{process.pid}x" not in _namespaces()
 
 
 def test_a_server_that_is_not_installed_is_named_with_the_remedy(tmp_path: Path) -> None:
