@@ -18,8 +18,8 @@ from eroica_otel.localize.causes import TABLE
 
 ALERTS = Path(__file__).parent
 HEAD = "# Written by alerts/generate.py from alerts/templates and alerts/config.ini; do not edit.\n"
-HANG_CAUSES = ("hang_in_python", "hang_missing_rank", "process_stopped")
-"""Causes of a worker that does not go on, as against one that is slow."""
+HANG_CAUSES = ("checkpoint_stall", "hang_in_python", "hang_missing_rank", "process_stopped")
+"""Causes of a worker that does not go on, as against one that is slow: all that localize/hang.py gives."""
 
 MANIFEST = """\
 apiVersion: monitoring.coreos.com/v1

@@ -11,6 +11,7 @@ import pytest
 
 from alert_rules import ALERTS, CASES, FINDINGS, ROOT, RULES, alerts, all_rules, generator, read, run
 from eroica_otel import names
+from eroica_otel.localize import hang as hang_verdicts
 
 ALLOWED = {"training_job", "team", "rank", "host", "severity", "domain"}
 HISTOGRAM_PARTS = ("_sum", "_count", "_bucket")
@@ -74,6 +75,17 @@ def test_a_finding_fires_at_once_and_outlives_a_gap(name: str) -> None:
 def test_a_recorded_series_says_level_metric_and_operation() -> None:
     recorded = {rule["record"] for rule in all_rules() if "record" in rule}
     assert all(re.fullmatch(r"(job|cause):eroica_[a-z_]+:[a-z0-9]+", name) for name in recorded)
+
+
+def test_what_the_localizer_calls_a_hang_is_one_in_the_rules() -> None:
+    hang = Path(hang_verdicts.__file__).read_text("utf-8")
+    given = set(re.findall(r'"([a-z_]+)"', hang)) & set(names.CAUSES)
+    assert {"process_stopped", "checkpoint_stall"} <= given
+    assert set(generator().HANG_CAUSES) == given
+    slow = alerts()["EroicaWorkerSlowsJob"]["expr"]
+    for cause in given:
+        assert cause in alerts()["EroicaWorkerHangsJob"]["expr"]
+        assert cause in slow.partition("cause!~")[2]
 
 
 def _selectors(expression: str) -> set[str]:
