@@ -127,16 +127,17 @@ def _communication_evidence(scene: Scene, network: Network, slow: Sequence[Edge]
 
 
 def _nic(scene: Scene, waiting: float, score: float, evidence: tuple[str, ...], **values: object) -> Finding:
-    """The loss is what communication grew by, else what the links' score says of it."""
+    """The loss is what communication grew by, else what the links' score says of it; a small one is only info."""
     growth = median(scene.waiting_growth)
     estimate = (1 - score) * waiting
     grown = math.isfinite(growth) and growth >= scene.policy.material_ratio * scene.iteration
     impact = growth if grown else estimate
     ratio = impact / scene.iteration
+    severity = "critical" if ratio >= scene.policy.critical_ratio else "warning"
     return _finding(
         cause_of(Facts(link=True), scene.policy),
         kind="communication", **_largest_communication(scene), evidence=evidence,
-        severity="critical" if ratio >= scene.policy.critical_ratio else "warning",
+        severity=severity if ratio >= scene.policy.material_ratio else "info",
         confidence="high" if grown else "low",
         impact_ratio=ratio, impact_seconds=impact, **values,
     )  # fmt: skip

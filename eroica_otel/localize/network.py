@@ -87,6 +87,9 @@ def _ring(names: list[str], rates: np.ndarray[tuple[int, ...], np.dtype[np.float
     """Edges of the ring in the direction in which senders and receivers agree best (gloo sends to the rank before)."""
     count = len(names)
     at = np.arange(count)
+    # Nothing is faster than its link: what a burst out of a full bucket shows above that must not make others slow.
+    # Where most are faster, it is the speed that was told too low.
+    rates = np.minimum(rates, max(1.0, float(np.median(rates))))
     directions = ((at - 1) % count, (at + 1) % count)
     to = min(directions, key=lambda receiver: float(np.abs(rates[:, 0] - rates[receiver, 1]).sum()))
     return [Edge(names[s], names[r], float((rates[s, 0] + rates[r, 1]) / 2)) for s, r in zip(at, to, strict=True)]

@@ -49,6 +49,22 @@ def test_noise_on_the_edge_beside_a_slow_one_makes_no_culprit_of_the_node_betwee
     assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-3", "node-2")]
 
 
+def test_a_burst_above_the_speed_of_a_link_makes_no_other_link_slow() -> None:
+    """Seen on a busy machine: a healthy window of 10 iterations, rates up to 1.37 of the speed."""
+    rates = [(0.939, 1.031), (1.014, 0.960), (1.367, 1.262), (0.866, 0.822)]
+    seen = [rank(peaks={"nic_tx": tx, "nic_rx": rx}) for tx, rx in rates]
+    network = network_of(window_of(seen), Policy())
+    # The ring sends to the rank before: 0 to 3 (0.939 and 0.822), 1 to 0, 2 to 1 (1 and 0.96), 3 to 2 (0.866 and 1).
+    assert [edge.score for edge in network.edges] == pytest.approx([one / 0.99 for one in (0.8805, 1.0, 0.98, 0.933)])
+
+
+def test_a_speed_that_was_told_too_low_hides_no_slow_link() -> None:
+    limited = [(2.0, 2.0), (2.0, 0.6), (0.6, 0.6), (0.6, 2.0)]
+    seen = [rank(peaks={"nic_tx": tx, "nic_rx": rx}) for tx, rx in limited]
+    network = network_of(window_of(seen), Policy())
+    assert network.nodes == ("node-2",)
+
+
 def test_two_nodes_share_both_edges_so_only_links_are_named() -> None:
     network = network_of(window_of(ring((1, {"nic_tx": 0.3}), (0, {"nic_rx": 0.3}), count=2)), Policy())
     assert not network.nodes

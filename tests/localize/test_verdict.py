@@ -399,6 +399,14 @@ def test_a_node_with_two_slow_links_is_the_culprit_even_without_a_reference() ->
     assert (finding.cause, finding.ranks, finding.hosts) == ("nic_degraded", (2,), ("node-2",))
 
 
+def test_a_link_that_costs_less_than_what_is_material_is_no_alert() -> None:
+    ranks = links(r2={"nic_tx": 0.8}, r1={"nic_rx": 0.8})
+    report = judge(window_of(ranks, transfer_ms=30.0), expected=4)
+    # 16 % of 30 ms, in an iteration of some 150 ms.
+    assert [(f.cause, f.link, f.severity) for f in report.findings] == [("nic_degraded", ("node-2", "node-1"), "info")]
+    assert report.findings[0].impact_seconds == pytest.approx(0.0047, abs=0.0005)
+
+
 def test_communication_that_grew_on_all_without_a_reason_is_unknown() -> None:
     report = judge(window_of([rank() for _ in range(4)], transfer_ms=70.0), reference_of(4), expected=4)
     assert (only(report).cause, only(report).verdict, only(report).kind) == ("unknown", "job", "communication")
