@@ -64,6 +64,17 @@ _FINDINGS = {
 }
 """Matchers of the findings that one alert is about, and the labels that fill them in."""
 
+_PER_JOB, _PER_WORKER = "training_job, team", "training_job, team, rank, host"
+_HANGS, _SLOWS = 'cause=~"@{hang_causes}"', 'cause!~"@{hang_causes}"'
+_ALERTED = {
+    "worker": (_PER_WORKER, f'verdict="culprit", rank!="", {_SLOWS}'),
+    "hang": (_PER_WORKER, f'verdict="culprit", rank!="", {_HANGS}'),
+    "link": (_PER_JOB, 'verdict="culprit", rank=""'),
+    "job": (_PER_JOB, f'verdict="job", {_SLOWS}'),
+    "jobhang": (_PER_JOB, f'verdict="job", {_HANGS}'),
+}
+"""What has one alert, and the matchers of the findings among which the alert is about one."""
+
 
 class _Template(string.Template):
     delimiter = "@"
@@ -101,7 +112,8 @@ def _words(config: str) -> dict[str, str]:
     words["localizer_braces"] = f"{{{words['localizer']}}}" if words["localizer"] else ""
     words["hang_causes"] = "|".join(HANG_CAUSES)
     words["advice_rules"] = "\n".join(_advice(row.name, row.advice) for row in TABLE)
-    return words | _QUERIES | _lookups()
+    expressions = {f"x_{name}": _largest(*what) for name, what in _ALERTED.items()}
+    return words | _QUERIES | expressions | _lookups()
 
 
 def _advice(cause: str, advice: str) -> str:
@@ -111,6 +123,22 @@ def _advice(cause: str, advice: str) -> str:
         labels:
           cause: {cause}
           advice: {json.dumps(advice)}"""
+
+
+def _largest(keys: str, matchers: str) -> str:
+    """Return the expression of the largest finding for each set of keys, a critical one before a warning."""
+    critical, warning = (
+        f"""\
+          topk by ({keys}) (
+            1,
+            max by ({keys}, severity, domain) (
+              eroica_anomaly_impact_ratio{{@{{jobs}}, severity="{severity}", {matchers}}}
+            )
+          )
+"""
+        for severity in ("critical", "warning")
+    )
+    return f"{critical}            or on ({keys})\n{warning}".rstrip("\n")
 
 
 def _lookups() -> dict[str, str]:

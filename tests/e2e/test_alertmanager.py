@@ -78,6 +78,12 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         # One worker of job d is worse than what slows all.
         raised("EroicaJobSlowedEverywhere", "d", "warning"),
         raised("EroicaWorkerSlowsJob", "d", "critical", rank="0", host="n5"),
+        # The slow worker of job e became critical, and its warning stays for some minutes.
+        raised("EroicaWorkerSlowsJob", "e", "warning", rank="0", host="n7", domain="code"),
+        raised("EroicaWorkerSlowsJob", "e", "critical", rank="0", host="n7", domain="code"),
+        # The cause at job f turned out to be of another domain, and its first alert stays for some minutes.
+        raised("EroicaWorkerSlowsJob", "f", "warning", rank="0", host="n8", domain="code"),
+        raised("EroicaWorkerSlowsJob", "f", "warning", rank="0", host="n8", domain="data"),
         # What is about no job is silenced by none.
         raised("EroicaLocalizerFailing", "", "warning", team=""),
         raised("EroicaDeadMan", "", "none", team=""),
@@ -89,6 +95,8 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         ("tickets", "EroicaWorkerSlowsJob", "a", "", 1),
         ("tickets", "EroicaJobSlowedEverywhere", "c", "nlp", 1),
         ("pager", "EroicaWorkerSlowsJob", "d", "nlp", 1),
+        ("pager", "EroicaWorkerSlowsJob", "e", "nlp", 1),
+        ("tickets", "EroicaWorkerSlowsJob", "f", "nlp", 2),
         ("tickets", "EroicaLocalizerFailing", "", "", 1),
         ("watchdog", "EroicaDeadMan", "", "", 1),
     }
@@ -110,4 +118,5 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         ("EroicaWorkerSlowsJob", "c"),
         ("EroicaJobSlower", "c"),
         ("EroicaJobSlowedEverywhere", "d"),
+        ("EroicaWorkerSlowsJob", "e"),
     }
