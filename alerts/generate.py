@@ -110,6 +110,8 @@ def _words(config: str) -> dict[str, str]:
     parser.read_string(config)
     words = {name: value for section in parser.sections() for name, value in parser[section].items()}
     words["localizer_braces"] = f"{{{words['localizer']}}}" if words["localizer"] else ""
+    # What is no address makes a dead link of runbook_url, which Grafana and notifications show as one.
+    words["runbook_label"] = "runbook_url" if words["runbook"].startswith(("http://", "https://")) else "runbook"
     words["hang_causes"] = "|".join(HANG_CAUSES)
     words["advice_rules"] = "\n".join(_advice(row.name, row.advice) for row in TABLE)
     expressions = {f"x_{name}": _largest(*what) for name, what in _ALERTED.items()}

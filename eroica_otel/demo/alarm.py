@@ -64,7 +64,7 @@ def as_text(found: Alarm) -> str:
         f"ALERT     {found.alertname}   {labels.get('severity', '')}   {where}",
         f"          {said.get('summary', '')}",
         f"          {said.get('description', '')}",
-        f"          runbook {said.get('runbook_url', '')}",
+        f"          runbook {said.get('runbook_url') or said.get('runbook', '')}",
         f"          firing {found.firing_seconds:.0f} s after the fault began; {count}, "
         f"the first to {found.receiver} after {found.notified_seconds:.0f} s",
     ]
