@@ -42,6 +42,7 @@ Each window that the workers profile is judged once, as soon as all of them have
 The verdict is printed, its series are on /metrics, and a crash or a restart forgets neither windows nor findings."""
 
 RENDERERS: Mapping[str, Renderer] = {"json": json.render, "html": html.render}
+_LONGER = "a longer --timeout"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +128,7 @@ class _Session:
             QueryError: no verdict came, or one that could not tell whether there is a finding.
         """
         if self._first is None:
-            raise QueryError(f"no verdict came, {_who(localizer)} or give a longer --timeout")
+            raise QueryError(f"no verdict came, {_who(localizer)}")
         if outcome(self._first) in ("no_consensus", "not_enough"):
             raise QueryError(f"the window names nobody and clears nobody: {unjudged(self._first)}")
         return int(any(is_alarming(finding) for finding in self._first.findings))
@@ -172,8 +173,10 @@ def _token(file: str) -> str:
         return ""
     try:
         token = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {file}: {error}; give a file with one line of ASCII") from error
+    except OSError as error:
+        raise ConfigError(f"--token-file {file}: {error.strerror or error}; give a file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--token-file {file}: it is not ASCII; write one line with the token into it") from error
     if not token:
         raise ConfigError(f"--token-file {file} is empty; write a token into it")
     return token
@@ -186,10 +189,12 @@ def _default_state() -> str:
 def _who(localizer: Localizer) -> str:
     """Say how many workers were seen, and where they would have to be."""
     count, receiver, reader = localizer.workers_seen(), localizer.sources.receiver, localizer.sources.reader
+    if reader is not None and reader.down:
+        return f"{count} workers were seen and {reader.url} cannot be read: {reader.down}"
     if receiver is None and reader is not None:
-        return f"{count} workers are in {reader.url}; ask them for a window by eroica-otel window"
-    remedy = f"point them here by OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url}" if receiver is not None else ""
-    return f"{count} workers delivered; {remedy}"
+        return f"{count} workers are in {reader.url}; ask them for a window by eroica-otel window or give {_LONGER}"
+    remedy = f"point them here by OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url} or " if receiver is not None else ""
+    return f"{count} workers delivered; {remedy}give {_LONGER}"
 
 
 def _announce(localizer: Localizer) -> None:

@@ -78,7 +78,8 @@ def load(path: Path) -> Report:
     except FileNotFoundError:
         raise ConfigError(f"there is no report at {path}; give the path of a report.json") from None
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); give the path of a report.json") from error
+        why = (isinstance(error, OSError) and error.strerror) or "it is not text"
+        raise ConfigError(f"{path} cannot be read ({why}); give the path of a report.json") from error
     try:
         return json.parse(text)
     except ConfigError as error:

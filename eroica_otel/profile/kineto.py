@@ -14,9 +14,14 @@ from typing import Any
 
 from eroica_otel.errors import CaptureError
 
+_QUIET = ("KINETO_LOG_LEVEL", "6")
+"""Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile. It reads this once,
+at its first session (torch 2.13): a process in which that was ours stays quiet, what it starts later does not."""
+
 
 class UserProfiler:
-    """Sees the training's own use of torch's profiler, so that ours gives way; ``close()`` takes the look away.
+    """Sees the training's own use of torch's profiler, so that ours gives way; ``close()`` takes the look away, and what
+    our sessions have set.
 
     Two sessions at once end the process (torch 2.13: an error, or a fault in C). torch prepares a session (warm-up of a
     schedule) some iterations before it starts it; one of ours in between would spoil it, so none is begun then, and a
@@ -61,6 +66,10 @@ class UserProfiler:
         """Whether a session of the training is running on this thread or has been prepared."""
         return bool(self._torch._C._autograd._profiler_enabled()) or len(self._prepared) > 0
 
+    def on_close(self, undo: Callable[[], None]) -> None:
+        """Call ``undo`` at the end, the last one first."""
+        self._undo.append(undo)
+
     def close(self) -> None:
         while self._undo:
             self._undo.pop()()
@@ -72,8 +81,9 @@ class TorchProfiler:
     def __init__(self, torch: Any, mode: str, user: UserProfiler) -> None:
         self._torch = torch
         self._user = user
-        # Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile.
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+        if _QUIET[0] not in os.environ:
+            os.environ[_QUIET[0]] = _QUIET[1]
+            user.on_close(_loud)
         profiler, activity = torch._C._profiler, torch._C._profiler.ProfilerActivity
         gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
         self.gpu = bool(gpu)
@@ -101,3 +111,9 @@ class TorchProfiler:
     def stop(self) -> Any:
         """Stop and return Kineto's result, which has ``save(path)``."""
         return self._torch.autograd._disable_profiler()
+
+
+def _loud() -> None:
+    name, value = _QUIET
+    if os.environ.get(name) == value:
+        del os.environ[name]

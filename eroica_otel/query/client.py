@@ -251,8 +251,12 @@ def _line(text: str) -> str:
 def _token(file: str) -> str:
     try:
         token = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryFailed("unauthorized", f"--prometheus-token-file {file}: {error}; give a readable file") from error
+    except OSError as error:
+        why = f"{error.strerror or error}; give a file that can be read"
+        raise QueryFailed("unauthorized", f"--prometheus-token-file {file}: {why}") from error
+    except UnicodeDecodeError as error:
+        why = "it is not ASCII; write one line with the token into it"
+        raise QueryFailed("unauthorized", f"--prometheus-token-file {file}: {why}") from error
     if not token or not token.isprintable():
         raise QueryFailed("unauthorized", f"--prometheus-token-file {file} holds no token; write one line into it")
     return token

@@ -41,6 +41,7 @@ class PrometheusSource:
     Attributes:
         url: Address of the backend, without a password.
         failures: Looks and deliveries that failed.
+        down: Why the last look failed; "" after one that went well, and before the first.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class PrometheusSource:
         self._delivered: dict[_Shown, float] = {}
         self._partial: dict[_Shown, int] = {}
         self._spacing, self._last_good = 0.0, -1.0
-        self._down, self._empty = "", False
+        self.down, self._empty = "", False
         self._told: set[str] = set()
         self._rest = 0.0
         self._stopping = threading.Event()
@@ -207,13 +208,13 @@ class PrometheusSource:
 
     def _fails(self, why: str) -> None:
         self.failures += 1
-        if why != self._down:
-            self._down = why
+        if why != self.down:
+            self.down = why
             self._say(f"cannot read {self.url}: {why}; trying again every {self._backend.interval_seconds:g} s")
 
     def _works(self, found: Look) -> None:
-        if self._down:
-            self._down = ""
+        if self.down:
+            self.down = ""
             self._say(f"{self.url} answers again")
         if not found.chosen and not self._empty:
             match = f" under {self._backend.match}" if self._backend.match else ""

@@ -163,7 +163,7 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(
         (["--listen", "nonsense"], "HOST:PORT"),
         (["--metrics", "localhost:99999"], "HOST:PORT"),
         (["--listen", "0.0.0.0:4318"], "--tls-certificate"),
-        (["--token-file", "/nowhere"], "--token-file"),
+        (["--token-file", "/nowhere"], "--token-file /nowhere: No such file or directory; give a file"),
         (["--report", "/dev/null/x"], "--report"),
         (["--json", "/nowhere/x.json"], "--json"),
         (["--timeout", "-1"], "'-1' is no number of seconds"),

@@ -49,7 +49,7 @@ def test_the_options_of_the_backend() -> None:
         (["--prometheus", URL, "--prometheus-interval", "nan"], "give 0.5 to 600 seconds"),
         (["--prometheus", URL, "--prometheus-ca", "/x"], "--prometheus-ca /x is for https://"),
         (["--prometheus", "https://h", "--prometheus-ca", "/gone"], "--prometheus-ca /gone cannot be loaded"),
-        (["--prometheus", URL, "--prometheus-token-file", "/gone"], "--prometheus-token-file /gone"),
+        (["--prometheus", URL, "--prometheus-token-file", "/gone"], "-file /gone: No such file or directory; give a"),
         (["--prometheus", URL, "--prometheus-header", "no colon"], "--prometheus-header 'no colon' is none"),
         (["--prometheus", URL, "--prometheus-header", "a: b\nc: d"], "give NAME: VALUE"),
         (["--prometheus", URL, "--prometheus-header", "Authorization: x"], "give --prometheus-token-file"),
@@ -87,3 +87,15 @@ def test_once_without_a_verdict_tells_how_many_workers_are_in_the_backend(
     assert f"waiting for patterns in {server.url} (PromQL)" in lines[0]
     assert f"{server.url} answers, but holds no eroica_iterations_total of the last minutes" in lines[1]
     assert f"no verdict came, 0 workers are in {server.url}" in lines[-1]
+
+
+def test_once_with_a_backend_that_refuses_repeats_the_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with backend() as server:
+        url = server.url  # nobody listens there any more
+    options = ["--once", "--timeout", "1", "--metrics", "127.0.0.1:0", "--state", str(tmp_path)]
+    assert main.main(["localize", "--prometheus", url, *options]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"no verdict came, 0 workers were seen and {url} cannot be read: Connection refused; is it running" in last
+    assert "ask them for a window" not in last
