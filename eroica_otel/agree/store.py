@@ -81,6 +81,7 @@ class C10dStore:
         self._clock = clock
         self._since = self._asked = clock()
         self._known: set[str] = set()
+        self._looked, self._found = not self._follows or bool(attempt), b""
         if attempt:
             self._store.set(prefix + _ATTEMPT, attempt)
 
@@ -92,7 +93,13 @@ class C10dStore:
             if told is None and now - self._since > LEADER_PATIENCE_SECONDS:
                 told = bytes(self._store.compare_set(self._prefix + _ATTEMPT, "", new_attempt()))
             self._attempt = (told or b"").decode()
-        return self._attempt
+            if not self._looked:
+                self._looked, self._found = True, told or b""
+        return "" if self._may_be_over(now) else self._attempt
+
+    def _may_be_over(self, now: float) -> bool:
+        """Whether the attempt lay there when this rank came: rank 0, which comes at the same time, may open another."""
+        return bool(self._found) and self._attempt == self._found.decode() and now - self._since <= ATTEMPT_SECONDS
 
     def get(self, key: str) -> bytes | None:
         return self._read(self._name(key))

@@ -230,24 +230,27 @@ def test_keys_of_an_earlier_run_are_not_seen(own_server: Any) -> None:
 
 def test_all_follow_rank_0_into_a_new_attempt_whatever_the_launchers_count(own_server: Any) -> None:
     """An elastic launcher's store outlives restarts, and two nodes may count a different number of these."""
-    stores = [C10dStore(own_server, "e/", name) for name in ("one", "")]
+    clock = FakeClock()
+    stores = [C10dStore(own_server, "e/", name, clock) for name in ("one", "")]
     first = [Poller(partial(stores.__getitem__, number), 2, 20.0, FakeClock()) for number in range(2)]
     for number, poller in enumerate(first):
         poller.standing = standing(number, iteration=5000, wants="manual" if number == 1 else "")
+    rounds(first)
+    assert not first[1].agreed, "it cannot know yet that the attempt that lies there is not over"
+    clock.now += 2 * ATTEMPT_SECONDS
     rounds(first)
     assert [len(poller.agreed) for poller in first] == [1, 1]
     clock = FakeClock()
     follower = Poller(lambda: C10dStore(own_server, "e/", "", clock), 2, 20.0, clock)
     follower.standing = standing(1, iteration=30, wants="manual", windows=1)
     follower.poll()  # before rank 0 is back: an attempt that is over, its window lies far ahead
+    assert not follower.agreed
     leader = Poller(lambda: C10dStore(own_server, "e/", "two"), 2, 20.0, FakeClock())
     leader.standing = standing(0, iteration=30)
-    taken = len(follower.agreed)
-    follower.agreed.clear()
     for _ in range(3):
         leader.poll()
         clock.now += 2 * ATTEMPT_SECONDS
-        follower.standing = standing(1, iteration=30, wants="manual", windows=taken + follower.offset)
+        follower.standing = standing(1, iteration=30, wants="manual", windows=follower.offset)
         follower.poll()
     (window,) = leader.agreed
     assert list(follower.agreed) == [window]
