@@ -120,8 +120,10 @@ class Standstill:
             self.activity = f"paused for {seconds:.0f} s: {words or 'inputs without updates'}"
         else:
             self.activity = ""
-            if before == "blocked" and self._said and identity.rank == 0:
-                self._say("training goes on")
+            if before == "blocked":
+                self._cooldown.reset()
+                if self._said and identity.rank == 0:
+                    self._say("training goes on")
             self._said = False
 
     def _ask(self, now: float, identity: Identity, learned: bool, seen: Seen) -> None:

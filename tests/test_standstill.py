@@ -120,6 +120,17 @@ def test_a_hang_is_looked_at_once_and_its_window_holds_stack_and_silence(worker:
     assert len(worker.windows()) == 2, "the rest has doubled"
 
 
+def test_after_the_training_went_on_the_rest_begins_anew(worker: Worker) -> None:
+    worker.rounds(20)  # looked at from 12 s on, for 3 s: the rest of 100 s has begun
+    worker.rounds(110, INPUT, UPDATE)
+    worker.rounds(20)
+    assert len(worker.windows()) == 2
+    worker.rounds(1, INPUT, UPDATE)
+    worker.rounds(110, INPUT, UPDATE)
+    worker.rounds(20)
+    assert len(worker.windows()) == 3, "another hang: its rest has not doubled"
+
+
 def test_when_it_goes_on_in_the_middle_of_the_look_there_is_no_window(worker: Worker) -> None:
     worker.rounds(12)
     worker.rounds(1, INPUT, UPDATE)
