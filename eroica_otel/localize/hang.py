@@ -125,14 +125,21 @@ def _stalled(scene: HangScene) -> list[Finding]:
 
 
 def _missing(scene: HangScene) -> list[Finding]:
-    """Who is behind by sequence: in code that is no wait it hangs there, else it left a collective out."""
+    """Who is behind by sequence: in code that is no wait it hangs there, else it left a collective out.
+
+    Of ranks that wait for each other the few are named, who went another way than the many.
+    """
     waiting = [stand.rank for stand in scene.stands if stand.in_frame]
     found = lags({stand.rank: stand.window.progress for stand in scene.stands if stand.window.progress}, waiting)
     by_rank = {lag.rank: lag for lag in found}
     mutual = any(lag.mutual for lag in found)
     behind = [stand for stand in scene.stands if stand.rank in by_rank]
+    places = _together(behind)
+    many = max(places, key=len, default=[])
     result = []
-    for same in _together(behind):
+    for same in places:
+        if mutual and same is many and 2 * len(many) > len(behind) > len(many):
+            continue
         own = same[0].read and not same[0].in_frame and not mutual
         evidence = words.missing(scene, same, [by_rank[stand.rank] for stand in same])
         cause = "hang_in_python" if own else "hang_missing_rank"

@@ -273,6 +273,16 @@ def test_ranks_that_wait_for_each_other() -> None:
     assert only(report).evidence[0].startswith("waits for ranks that wait for it")
 
 
+def test_of_ranks_that_wait_for_each_other_the_few_went_another_way_than_the_many() -> None:
+    """One leaves a collective of "a" out and goes on to the next of "b", where the others do not come."""
+    windows = [stuck(rank, progress={"a": (5, 4), "b": (3, 3)}) for rank in (0, 2, 3)]
+    elsewhere = (*TRAIN[:2], "train:gradients:44", *IN_ALL_REDUCE[-2:])
+    windows.append(stuck(1, elsewhere, progress={"a": (4, 4), "b": (4, 3)}))
+    report = verdict(windows, expected=4)
+    assert told(report) == ("hang_missing_rank", (1,), "low")
+    assert [(victims.ranks, victims.waits_for) for victims in report.victims] == [((0, 2, 3), (1,))]
+
+
 def test_a_call_that_holds_the_interpreter_shows_no_stack() -> None:
     mute = replace(stuck(2), patterns=())
     report = verdict([*others(2), mute], there({2: ""}))
