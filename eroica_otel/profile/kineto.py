@@ -15,13 +15,14 @@ from typing import Any
 from eroica_otel.errors import CaptureError
 
 _QUIET = ("KINETO_LOG_LEVEL", "6")
-"""Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile. It reads this once,
-at its first session (torch 2.13): a process in which that was ours stays quiet, what it starts later does not."""
+"""Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile. It reads this
+once, at its first session (torch 2.13): a process in which that was ours stays quiet, what it starts later does not.
+"""
 
 
 class UserProfiler:
-    """Sees the training's own use of torch's profiler, so that ours gives way; ``close()`` takes the look away, and what
-    our sessions have set.
+    """Sees the training's own use of torch's profiler, so that ours gives way; ``close()`` takes the look away, and
+    what our sessions have set.
 
     Two sessions at once end the process (torch 2.13: an error, or a fault in C). torch prepares a session (warm-up of a
     schedule) some iterations before it starts it; one of ours in between would spoil it, so none is begun then, and a
