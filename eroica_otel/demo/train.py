@@ -92,12 +92,12 @@ class Control:
         self.seconds: float | None = None
 
     def busy_seconds(self) -> float:
-        """CPU time that the Python fault burns in each step on this rank."""
-        if self.seconds is None and self.fault.exists():
+        """CPU time that the Python fault burns in each step on this rank, for as long as the file is there."""
+        if (there := self.fault.exists()) and self.seconds is None:
             order = json.loads(self.fault.read_text())
             mine = order["fault"] == "python" and order["rank"] == self.rank
             self.seconds = float(order["seconds"]) if mine else 0.0
-        return self.seconds or 0.0
+        return (self.seconds or 0.0) if there else 0.0
 
     def ended(self, iteration: int) -> bool:
         return self.stop.exists() and iteration >= int(self.stop.read_text() or iteration + 1)
