@@ -6,6 +6,7 @@ delivery.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -89,6 +91,7 @@ class Helper:
             self._watch(self._status)
         for path in sorted(self._folder.glob("window-*/" + samples.META)):
             self._take(path.parent)
+            _give_back()
         if time.monotonic() - self._refreshed >= REFRESH_SECONDS:
             self._refresh()
 
@@ -190,6 +193,12 @@ class Helper:
     def over(self) -> bool:
         """Whether the trainer said that it has ended."""
         return self._status is not None and self._status.state == "finished"
+
+
+def _give_back() -> None:
+    """Give the memory of a summary back to the system, of which glibc keeps what lies below something still in use."""
+    with suppress(OSError, AttributeError):  # other C libraries have no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _in_kubernetes(environment: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -108,6 +109,26 @@ def test_a_capture_becomes_patterns_and_is_deleted(beside: Beside) -> None:
     # Half of the samples see augment, and nothing else is known of that second.
     assert beside.value(names.PATTERN_BETA, kind="python", family="other") == pytest.approx(1.0, abs=0.02)
     assert sum(point.value for point in scrape(beside.port) if point.name == names.KIND_BETA.name) == pytest.approx(1)
+
+
+def private_kib() -> int:
+    found = re.search(r"Private_Dirty: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+def test_memory_that_a_summary_has_freed_goes_back_to_the_system(beside: Beside) -> None:
+    beside.write()
+    beside.helper.tick()
+    # What a summary leaves: blocks of the C library (above Python's 512 bytes), freed below one that stays.
+    blocks = [bytes([number % 256]) * 2000 for number in range(50_000)]
+    top = blocks[-1]
+    blocks.clear()
+    before = private_kib()
+    beside.capture()
+    beside.helper.tick()
+    assert before - private_kib() > 80 * 1024  # of 50,000 x 2,000 B = 95 MiB
+    assert len(top) == 2000
 
 
 def test_a_capture_that_is_not_complete_is_left_alone(beside: Beside) -> None:
