@@ -31,7 +31,7 @@ help: ## show this list
 demo: $(READY) ## see it work: a training, a fault (FAULT=python, input, cpu, network or none), the verdict (BACKEND=prometheus: the alert)
 	@$(BIN)/eroica-otel demo --backend "$(BACKEND)" --fault "$(FAULT)" --out "$(OUT)" --window "$(WINDOW)"
 
-test: servers lint types contracts unit e2e ## run lint, types, contracts, unit tests and the loop end to end (CI adds stack, support)
+test: servers lint types contracts unit e2e ## run lint, types, contracts, unit tests and the loop end to end (CI adds stack)
 	@echo "make test: lint, types, import contracts, unit tests and the loop end to end passed"
 
 lint: $(READY) ## check style and format
@@ -49,7 +49,7 @@ servers: ## find Prometheus, Alertmanager and VictoriaMetrics, which the tests s
 	@sh .ci/servers
 
 unit: $(READY) ## run the tests that need no training job
-	@$(BIN)/pytest -q -m "not e2e and not stack"
+	@$(BIN)/pytest -q -n auto --dist loadfile -m "not e2e and not stack"
 
 e2e: $(READY) ## run the tests of the loop on one machine, with real training jobs
 	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
@@ -89,7 +89,7 @@ oldest: $(READY) ## run the unit tests with the oldest allowed dependencies
 	@cat build/oldest.txt
 	@$(PYTHON) -m venv --clear build/oldest
 	@build/oldest/bin/python -m pip -qq install -c build/oldest.txt -e ".[dev,torch,hardware]" $$(grep '^torch==' requirements-dev.lock)
-	@build/oldest/bin/pytest -q -m "not e2e"
+	@build/oldest/bin/pytest -q -m "not e2e and not stack"
 
 lock: ## pin the development environment anew
 	@$(PYTHON) .ci/lock.py $(LOCK_PYTHONS)

@@ -13,11 +13,18 @@ from support.table import Table
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Table]:
-    with Table(tmp_path_factory.mktemp("support"), request.session.items) as running:
+    mine = [item for item in request.session.items if item.path == request.path]
+    with Table(tmp_path_factory.mktemp("support"), mine) as running:
         yield running
 
 
-@pytest.mark.parametrize("case", [*LAUNCHERS, *LOOPS], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.frameworks] if case.long else [])
+        for case in (*LAUNCHERS, *LOOPS)
+    ],
+)
 def test_is_supported_as_the_page_says(case: Case, table: Table) -> None:
     outcome = table.outcome(case)
     assert judge(case, outcome) == [], outcome.log

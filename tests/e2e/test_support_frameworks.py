@@ -15,7 +15,8 @@ pytestmark = pytest.mark.frameworks
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Table]:
-    with Table(tmp_path_factory.mktemp("frameworks"), request.session.items) as running:
+    mine = [item for item in request.session.items if item.path == request.path]
+    with Table(tmp_path_factory.mktemp("frameworks"), mine) as running:
         yield running
 
 

@@ -50,6 +50,7 @@ class Case:
         hot: Start of the name of the function that costs most.
         package: Distribution whose version the page shows; "" is torch.
         note: What a reader has to know.
+        long: Whether it takes so long that ``make support`` runs it, not ``make stack``.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Case:
     hot: str = "known_work ("
     package: str = ""
     note: str = ""
+    long: bool = False
 
     def has_inputs(self, rank: int) -> bool:
         return self.inputs[rank] if isinstance(self.inputs, tuple) else self.inputs
@@ -120,7 +122,12 @@ LOOPS = (
         note="the iteration around it is counted, not timed",
     ),
     Case("queued", "a thread that fetches ahead", inputs=False, note=BETWEEN),
-    Case("compiled", "`torch.compile` of the forward pass"),
+    Case(
+        "compiled",
+        "`torch.compile` of the forward pass",
+        long=True,
+        note="run by `make support`: it compiles for minutes",
+    ),
     Case("late", "attached after iterator and optimizer exist"),
     Case(
         "own_step",
