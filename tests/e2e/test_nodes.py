@@ -1,4 +1,7 @@
-"""Agreement over two nodes with two ranks each: network namespaces, one torchrun on each, the job's own store."""
+"""Agreement over two nodes with two ranks each: network namespaces, one torchrun on each, the job's own store.
+
+The job begins on one node; the other joins, loses its cable for a while, and sees rank 0 die with the store.
+"""
 
 from __future__ import annotations
 
@@ -32,36 +35,36 @@ class Cluster:
         self.log = folder / "log"
         self._port = free_port()
 
-    def start(self) -> None:
-        """Start the training's launcher on every node."""
+    def start(self, node: Node) -> None:
+        """Start the launcher on a node; the job begins when one node is there, and takes others in."""
         meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{self.nodes[0].address}:{self._port}"]
-        for node in self.nodes:
-            launcher = ["-m", "torch.distributed.run", "--nnodes", str(len(self.nodes)), "--nproc-per-node", "2"]
-            options = ["--rdzv-id", JOB, *meeting, "--max-restarts", "20", "--local-addr", node.address]
-            node.start(
-                [sys.executable, *launcher, *options, str(SCRIPT), "--stop", str(self.stop)],
-                {
-                    "EROICA_TRAINING_JOB": JOB,
-                    "EROICA_WINDOW_SECONDS": "2",
-                    "EROICA_RECENT_ITERATIONS": "20",
-                    "OTEL_METRICS_EXPORTER": "none",
-                    "OMP_NUM_THREADS": "1",
-                    "PYTHONUNBUFFERED": "1",
-                    # Else torch puts what a restarted rank needs beside what the ranks of the earlier attempt left.
-                    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-                },
-                self.log,
-            )
+        meeting += ["--rdzv-id", JOB, "--rdzv-conf", "last_call_timeout=5", "--local-addr", node.address]
+        launcher = ["-m", "torch.distributed.run", "--nnodes", f"1:{len(self.nodes)}", "--nproc-per-node", "2"]
+        node.start(
+            [sys.executable, *launcher, *meeting, "--max-restarts", "20", str(SCRIPT), "--stop", str(self.stop)],
+            {
+                "EROICA_TRAINING_JOB": JOB,
+                "EROICA_WINDOW_SECONDS": "2",
+                "EROICA_RECENT_ITERATIONS": "20",
+                "OTEL_METRICS_EXPORTER": "none",
+                "OMP_NUM_THREADS": "1",
+                "PYTHONUNBUFFERED": "1",
+                # Else torch puts what a restarted rank needs beside what the ranks of the earlier attempt left: the
+                # store is rank 0's, and new with each attempt. test_hang.py restarts one with the launcher's store.
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+            },
+            self.log,
+        )
 
     def workers(self) -> list[Status]:
         """Return what the ranks say of themselves, by rank."""
         found = [status for node in self.nodes for _, status in live_workers(node.folder)]
         return sorted(found, key=lambda status: status.identity.rank)
 
-    def until(self, reached: Callable[[list[Status]], bool], what: str) -> None:
+    def until(self, reached: Callable[[list[Status]], bool], what: str, ranks: int = RANKS) -> None:
         """Wait until all ranks are there and ``reached``."""
         try:
-            wait_until(lambda: len(workers := self.workers()) == RANKS and reached(workers), what, PATIENCE_SECONDS)
+            wait_until(lambda: len(workers := self.workers()) == ranks and reached(workers), what, PATIENCE_SECONDS)
         except AssertionError as error:
             said = "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
             known = "\n".join(str(worker) for worker in self.workers())
@@ -73,62 +76,65 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("nodes")
     with nodes(2, folder) as places:
         running = Cluster(places, folder)
-        running.start()
+        running.start(places[0])
         yield running
 
 
-def captured(workers: list[Status], reason: str) -> set[tuple[int, int]]:
-    """Return (window, how many of that reason were captured) of all ranks; one item when they agree."""
-    return {(worker.window_id, worker.windows.get(f"{reason} skipped", 0)) for worker in workers}
+def same_window(workers: list[Status], after: int = 0) -> bool:
+    """Return whether all ranks have captured one window as their latest, newer than ``after``.
+
+    A rank that was late for one, on a busy machine, brings another.
+    """
+    return len({worker.window_id for worker in workers}) == 1 and workers[0].window_id > after
 
 
-def test_ranks_of_two_nodes_take_the_same_reference_window(cluster: Cluster) -> None:
-    cluster.until(lambda workers: all(worker.window_id for worker in workers), "the reference window")
+def test_ranks_of_two_nodes_take_the_same_reference_window_after_the_second_has_joined(cluster: Cluster) -> None:
+    cluster.until(lambda alone: all(worker.iterations > 20 for worker in alone), "one node to train", ranks=2)
+    alone = cluster.workers()
+    assert {worker.identity.world_size for worker in alone} == {2}
+    cluster.start(cluster.nodes[1])
+    cluster.until(same_window, "the reference window")
     workers = cluster.workers()
-    assert {worker.window_id for worker in workers} == {workers[0].window_id}
+    assert not {worker.pid for worker in alone} & {worker.pid for worker in workers}
+    assert {worker.identity.world_size for worker in workers} == {RANKS}
     assert [worker.identity.host for worker in workers] == ["node-0", "node-0", "node-1", "node-1"]
     assert [worker.identity.local_rank for worker in workers] == [0, 1, 0, 1]
-    assert sum(dict(worker.windows).get("reference skipped", 0) for worker in workers) == 0
 
 
 def test_a_window_asked_for_on_one_node_is_taken_on_both(cluster: Cluster) -> None:
     before = cluster.workers()[0].window_id
     request(cluster.nodes[1].folder, JOB)
-    cluster.until(lambda workers: all(worker.window_id > before for worker in workers), "the window that was asked for")
-    assert len({worker.window_id for worker in cluster.workers()}) == 1
+    cluster.until(lambda workers: same_window(workers, before), "the window that was asked for")
 
 
-def test_after_the_cable_was_out_training_goes_on_and_so_do_windows(cluster: Cluster) -> None:
+def test_while_the_cable_is_out_both_sides_say_so_and_after_it_training_goes_on_and_so_do_windows(
+    cluster: Cluster,
+) -> None:
     before = cluster.workers()
     cluster.nodes[1].cut()
-    stuck = [0, 0]
-
-    def stands_still() -> bool:
-        seen = [worker.iterations for worker in cluster.workers()]
-        stuck.append(sum(seen))
-        return stuck[-1] == stuck[-10 if len(stuck) > 10 else 0]
-
-    wait_until(stands_still, "the collectives to stand still", PATIENCE_SECONDS)
+    cluster.until(lambda workers: {worker.state for worker in workers} == {"blocked"}, "both sides to say blocked")
+    workers = cluster.workers()
+    # The store is rank 0's: its own node hears it answer, the other has not for as long as the cable is out.
+    assert [worker.store_silent_seconds < 5 for worker in workers] == [True, True, False, False]
+    assert all("no event for" in worker.activity for worker in workers)
     cluster.nodes[1].mend()
     at = max(worker.iterations for worker in before)
     cluster.until(lambda workers: min(w.iterations for w in workers) > at + 40, "training to go on")
     request(cluster.nodes[0].folder, JOB)
     window = max(worker.window_id for worker in before)
-    cluster.until(lambda workers: all(worker.window_id > window for worker in workers), "a window after the cut")
-    assert len({worker.window_id for worker in cluster.workers()}) == 1
+    cluster.until(lambda workers: same_window(workers, window), "a window after the cut")
 
 
-def test_after_an_elastic_restart_the_windows_of_the_earlier_run_mean_nothing(cluster: Cluster) -> None:
-    old = {worker.pid for worker in cluster.workers()}
-    os.kill(cluster.workers()[3].pid, signal.SIGKILL)
+def test_a_dead_rank_0_takes_the_store_along_and_the_restarted_run_agrees_anew(cluster: Cluster) -> None:
+    old, last = {worker.pid for worker in cluster.workers()}, cluster.workers()[0].window_id
+    os.kill(cluster.workers()[0].pid, signal.SIGKILL)
     cluster.until(
-        lambda workers: not old & {worker.pid for worker in workers} and all(worker.window_id for worker in workers),
+        lambda workers: not old & {worker.pid for worker in workers} and same_window(workers),
         "the reference window of the restarted run",
     )
     workers = cluster.workers()
     assert max(worker.identity.restart for worker in workers) >= 1  # the launchers of two nodes may count differently
-    assert len({worker.window_id for worker in workers}) == 1
-    assert sum(sum(count for what, count in w.windows.items() if "skipped" in what) for w in workers) == 0
+    assert workers[0].window_id > last
 
 
 def test_a_job_that_ends_leaves_nothing_in_the_folders(cluster: Cluster) -> None:
