@@ -22,7 +22,7 @@ from jobs import wait_until
 
 JOB = "cluster"
 RANKS = 4
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 180.0
 SCRIPT = Path(__file__).with_name("cluster.py")
 
 
