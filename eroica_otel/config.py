@@ -118,7 +118,7 @@ class WorkerConfig:
         "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
     )
     watchdog: bool = _option(
-        "EROICA_WATCHDOG", True, _boolean, "set faulthandler's timer, for the stack of a training that hangs in C"
+        "EROICA_WATCHDOG", True, _boolean, "let a training that hangs in C write its stack on SIGURG"
     )
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
     nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")

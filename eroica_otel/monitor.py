@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from eroica_otel.agree.window import LATE_MOST, Cooldown, Standing
 from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
+from eroica_otel.profile.watchdog import task_of
 from eroica_otel.signals.hooks import Recorder, Row
 from eroica_otel.signals.progress import progress
 from eroica_otel.signals.steps import Iteration, Learner
@@ -308,6 +310,8 @@ class Monitor:
             signature=self._windows.signature,
             nic=self._windows.nic,
             thread=self.standstill.where.thread,
+            thread_task=task_of(self.standstill.where.thread),
+            monitor_task=threading.get_native_id(),
             silent_seconds=self.standstill.silent_seconds,
         )
         self._status.write(status, pairs)

@@ -12,14 +12,14 @@ from eroica_otel.agree.window import Cooldown
 from eroica_otel.detect.blocked import PAUSE_SECONDS, blocked_limit_seconds
 from eroica_otel.kinds import Frame
 from eroica_otel.model import WorkerWindow
-from eroica_otel.profile import frozen, watchdog
+from eroica_otel.profile import asking, frozen
 from eroica_otel.status import WATCHDOG_FILE, Status
 from eroica_otel.summarize.standing import standing_window
 
 HEARTBEAT_SECONDS = 10.0
 """Silence of the trainer's 1 Hz thread after which what it said last is not taken for its state any more."""
 STACK_PATIENCE_SECONDS = 4.0
-"""How much later than it should the watchdog may write."""
+"""How much later than it should the stack may be written."""
 _TRAINING = ("healthy", "degraded", "blocked", "paused")
 """States in which the loop is known, so that a standstill means something."""
 
@@ -82,7 +82,7 @@ class Frozen:
 
     def __init__(self, folder: Path, cooldown_seconds: float) -> None:
         """Args: cooldown_seconds: Rest between two windows of one standstill; doubles, as in the worker."""
-        self._folder = folder
+        self._question = asking.Question(folder / WATCHDOG_FILE)
         self._cooldown_seconds = cooldown_seconds
         self._begin()
 
@@ -100,16 +100,17 @@ class Frozen:
             wall: Unix time.
         """
         silent = (now_ns - heartbeat_ns) / 1e9
+        self._question.look(status.pid, status.thread_task, status.monitor_task, silent, stops.now)
         limit = max(blocked_limit_seconds(status.recent_seconds), HEARTBEAT_SECONDS)
         if silent <= limit or status.state not in _TRAINING:
             if self.state:
                 self._begin()
             return None
-        self._look(status, stops.now)
+        self._look(status)
         paused = self._stack is not None and kinds.pause_of(self._stack) is not None and silent <= PAUSE_SECONDS
         self.state = "paused" if paused else "blocked"
         waiting = (
-            self._stack is None and not stops.now and silent <= max(limit, watchdog.SECONDS + STACK_PATIENCE_SECONDS)
+            self._stack is None and not stops.now and silent <= max(limit, asking.SECONDS + STACK_PATIENCE_SECONDS)
         )
         if paused or waiting or not self._cooldown.over(silent):
             return None
@@ -126,7 +127,7 @@ class Frozen:
             signature=status.signature,
         )
 
-    def _look(self, status: Status, stopped: bool) -> None:
+    def _look(self, status: Status) -> None:
         """Find the stack out, once: of a frozen thread it does not change."""
         if self._stack is not None or not status.thread:
             return
@@ -134,13 +135,7 @@ class Frozen:
         if not self._spied:
             self._spied = True
             raw = frozen.spy(status.pid, status.thread)
-        if not raw and not stopped:
-            raw = frozen.parse_dump(self._dump(), status.thread)
+        if not raw:
+            raw = self._question.answer()
         if raw:
             self._stack = frozen.resolve(raw)
-
-    def _dump(self) -> str:
-        try:
-            return (self._folder / WATCHDOG_FILE).read_text(errors="replace")
-        except OSError:
-            return ""

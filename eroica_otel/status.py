@@ -38,7 +38,7 @@ STATUS_FILE = "status"
 REQUEST_FILE = "request-window"
 """Whoever may write the private folder asks for a manual window by creating this file."""
 WATCHDOG_FILE = "watchdog"
-"""Where faulthandler writes the stacks of a training that holds the interpreter's lock (profile/watchdog.py)."""
+"""Where faulthandler writes the stack of a training that holds the interpreter's lock (profile/watchdog.py)."""
 PAGE_FILE = "page"
 """Socket on which the helper offers its series to the one that serves those of the node (export/node.py)."""
 ORDER_FILE = "order"
@@ -61,6 +61,7 @@ class Status:
         collectives: Collectives started, by process group.
         groups: (name, size, hash of ranks) of each process group.
         thread: threading.get_ident() of the thread that trains, 0 while unknown.
+        thread_task, monitor_task: The kernel's numbers of that thread and of the one that writes this; 0 = unknown.
         silent_seconds: Time since the latest event of the training.
     """
 
@@ -85,6 +86,8 @@ class Status:
     signature: str = ""
     nic: str = ""
     thread: int = 0
+    thread_task: int = 0
+    monitor_task: int = 0
     silent_seconds: float = 0.0
 
 

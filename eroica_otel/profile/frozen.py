@@ -1,4 +1,4 @@
-"""The stack of a training that cannot say it itself, seen from the helper: by py-spy, else by faulthandler's watchdog.
+"""The stack of a training that cannot say it itself, seen from the helper: by py-spy, else as faulthandler wrote it.
 
 Both know file, line and bare name of a function. Module, qualified name and first line, by which the same function is
 known elsewhere, are looked up in its source; where there is none they stay bare.
@@ -20,22 +20,17 @@ from eroica_otel.kinds import Frame
 
 SPY_SECONDS = 10.0
 _LARGEST_SOURCE = 4 << 20
-_THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 
 Raw = tuple[str, str, int]
 """File, bare name of the function, line that it is at."""
 
 
-def parse_dump(text: str, thread: int) -> list[Raw]:
-    """Return the stack of one thread (threading.get_ident()) in faulthandler's output, outermost first; [] = none."""
+def parse_dump(text: str) -> list[Raw]:
+    """Return the stack in faulthandler's output for one thread, outermost first; [] = none."""
     found: list[Raw] = []
-    inside = False
     for line in text.splitlines():
-        head = _THREAD.match(line)
-        if head is not None:
-            inside = int(head[1], 16) == thread
-        frame = _FRAME.match(line) if inside else None
+        frame = _FRAME.match(line)
         if frame is not None:
             found.append((frame[1], frame[3], int(frame[2]) if frame[2].isdigit() else 0))
     return found[::-1]

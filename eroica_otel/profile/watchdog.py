@@ -1,110 +1,67 @@
-"""The stacks of a training that holds the interpreter's lock in C: written by faulthandler's own thread, in C.
+"""The stack of a training that holds the interpreter's lock in C: written by the training thread itself, on a signal.
 
-A process has one such timer. It is set anew once a second, so that it runs out only when the 1 Hz thread cannot run
-any more; where the training (or pytest) has set it for itself it is left alone. Nothing in Python tells whether it is
-set: its thread does, which blocks all signals and has the name of a thread of Python.
+Takes a file; faulthandler's handler of SIGURG writes the stack of the thread that gets the signal, in C, into it. The
+helper sends it: asking.py. faulthandler's timer is not used: its thread reads the stacks of others; where these run
+meanwhile (a stopped process is continued, a C call ends in the middle) it may end the process; a thread interrupted by
+a signal stands still. SIGURG, because a process without a handler ignores it: one sent too late does nothing.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import threading
-import time
-from contextlib import suppress
 from pathlib import Path
 
-SECONDS = 15.0
-"""After so much silence of the 1 Hz thread the stacks are written."""
-_ALL_SIGNALS = (1 << 64) - 1
-_NEVER_BLOCKED = 1 << 8 | 1 << 18 | 3 << 31
-"""SIGKILL, SIGSTOP, and the two that the C library keeps for itself."""
-_NAMES = ("python", "pt_main_thread", "eroica")
-_TRIES = 20
-_TASKS = Path("/proc/self/task")
+SIGNAL = signal.SIGURG
+_SELF = Path("/proc/self/status")
 
 
 class Watchdog:
-    """Sets the timer and takes it back; every method may be called from any thread.
+    """Sets the handler and takes it back, from any thread.
 
     Attributes:
-        off: Why it is not set, "" while it is or may be.
+        off: Why it is not set, "" while it is.
     """
 
-    def __init__(self, path: Path, seconds: float = SECONDS) -> None:
-        """Take the file that the stacks go to; it is made, empty and 0600."""
-        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b", buffering=0)
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._thread = ""
-        self._forking = False
+    def __init__(self, path: Path) -> None:
+        """Set the handler, unless the training has one; ``path`` is made, empty and 0600. Raises OSError."""
         self.off = ""
-
-    def tick(self) -> None:
-        """Set the timer anew; called once a second."""
-        with self._lock:
-            if self.off or self._forking:
-                return
-            fired = os.fstat(self._file.fileno()).st_size > 0
-            if fired:
-                self._file.truncate(0)
-                self._file.seek(0)
-            elif self._thread and not (_TASKS / self._thread).exists():
-                self.off = "the training has set or cancelled the timer of faulthandler itself"
-                return
-            self._arm()
-
-    def _arm(self) -> None:
-        before = set(os.listdir(_TASKS))
-        if not self._thread and any(map(_is_timer, before)):
-            self.off = "the timer of faulthandler is the training's own"
+        if handles(_SELF.read_text(), SIGNAL):
+            self.off = "the training has a handler of SIGURG"
             return
-        faulthandler.dump_traceback_later(self._seconds, file=self._file)
-        for _ in range(_TRIES):
-            found = [thread for thread in set(os.listdir(_TASKS)) - before if _is_timer(thread)]
-            if found:
-                self._thread = found[0]
-                return
-            time.sleep(0.0005)
-        faulthandler.cancel_dump_traceback_later()
-        self.off = "the timer's thread was not found"
+        # Appending, because the helper empties the file.
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        faulthandler.register(SIGNAL, file=self._file, all_threads=False)
 
-    def before_fork(self) -> None:
-        """Take the timer back: a child has its locks but not its thread, and would wait for it at its end."""
-        self._lock.acquire()
-        self._forking = True
-        self._disarm()
-        self._lock.release()
-
-    def after_fork(self) -> None:
-        """In the parent, which goes on."""
-        self._forking = False
-
-    def _disarm(self) -> None:
-        if self._thread and not self.off and (_TASKS / self._thread).exists():
-            faulthandler.cancel_dump_traceback_later()
-        self._thread = ""
+    def forget(self) -> None:
+        """In a forked child, which has inherited the handler and may set one of its own."""
+        self.close()
 
     def close(self) -> None:
-        """Take the timer back unless it is the training's own."""
-        with self._lock:
-            self._disarm()
-            self.off = self.off or "closed"
-        self._file.close()
+        """Take the handler back; one that the training has set in the meantime stays."""
+        if self.off:
+            return
+        self.off = "closed"
+        if signal.getsignal(SIGNAL) is signal.SIG_DFL:  # faulthandler's does not show here
+            faulthandler.unregister(SIGNAL)
+            os.close(self._file)
 
 
-def _is_timer(thread: str) -> bool:
-    """Return whether a thread of this process is that of faulthandler's timer, whoever has set it."""
-    fields = {}
-    with suppress(OSError):
-        for line in (_TASKS / thread / "status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            fields[name] = value.strip()
-    blocked = int(fields.get("SigBlk", "0"), 16) | _NEVER_BLOCKED
-    return blocked == _ALL_SIGNALS and fields.get("Name", "").startswith(_names())
+def task_of(thread: int) -> int:
+    """Return the kernel's number of the thread with this threading.get_ident(); 0 where Python does not know it."""
+    found = (one.native_id for one in threading.enumerate() if one.ident == thread)
+    return next(found, None) or 0
 
 
-def _names() -> tuple[str, ...]:
-    with suppress(OSError):
-        return (*_NAMES, Path("/proc/self/comm").read_text().strip())
-    return _NAMES
+def handles(status: str, number: int) -> bool:
+    """Return whether a /proc/.../status says that the process has a handler of signal ``number``, or ignores it."""
+    bit = 1 << (number - 1)
+    return any(int(field(status, name) or "0", 16) & bit for name in ("SigCgt", "SigIgn"))
+
+
+def field(status: str, name: str) -> str:
+    """Return a field of a /proc/.../status, "" where it is not there."""
+    found = (line.partition(":")[2].strip() for line in status.splitlines() if line.startswith(name + ":"))
+    return next(found, "")

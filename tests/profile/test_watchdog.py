@@ -1,4 +1,4 @@
-"""faulthandler's timer in processes of its own: what it writes while C holds the interpreter's lock; whose it is."""
+"""The signal on which a thread writes its own stack, in processes of its own; what is read from it, and from py-spy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from eroica_otel.profile.frozen import parse_dump, parse_spy, resolve
 
 HEAD = """
-import ctypes, faulthandler, os, sys, threading, time
+import ctypes, faulthandler, os, signal, sys, threading, time
 from pathlib import Path
-from eroica_otel.profile.watchdog import Watchdog, _is_timer
+from eroica_otel.profile.asking import Question, send
+from eroica_otel.profile.watchdog import Watchdog, handles, task_of
 path = Path(sys.argv[1])
-def timers():
-    return [thread for thread in os.listdir("/proc/self/task") if _is_timer(thread)]
+def handled():
+    return handles(Path("/proc/self/status").read_text(), signal.SIGURG)
 """
 
 
@@ -35,19 +36,26 @@ class Model:
     def output(self):
         return self.forward()
     def forward(self):
-        ctypes.PyDLL(None).usleep(1_500_000)  # C that does not let go of the lock
+        ctypes.PyDLL(None).usleep(600_000)  # C that does not let go of the lock
 def train():
     Model().output
-watchdog = Watchdog(path, 0.5)
-watchdog.tick()
+watchdog = Watchdog(path)
+task = task_of(threading.get_ident())
+child = os.fork()
+if not child:
+    time.sleep(0.3)
+    send(os.getppid(), task)
+    os._exit(0)
 train()
-print(threading.get_ident())
+os.waitpid(child, 0)
+print(os.getpid() == task)
 """
 
 
 def test_the_stack_of_a_call_that_holds_the_lock_is_written_and_resolved(tmp_path: Path) -> None:
-    (ident,), path = run(tmp_path, HOLD)
-    raw = parse_dump(path.read_text(), int(ident))
+    said, path = run(tmp_path, HOLD)
+    assert said == ["True"]
+    raw = parse_dump(path.read_text())
     assert [name for _, name, _ in raw] == ["<module>", "train", "output", "forward"]
     lines = (HEAD + HOLD).splitlines()
     place = [lines.index(text) + 1 for text in ("    @property", "    def forward(self):")]
@@ -57,62 +65,50 @@ def test_the_stack_of_a_call_that_holds_the_lock_is_written_and_resolved(tmp_pat
     assert frames[-1].qualname in ("Model.forward", "forward")  # 3.10 does not know the class
 
 
-def test_while_the_1_hz_thread_runs_nothing_is_written(tmp_path: Path) -> None:
+def test_unasked_nothing_is_written_and_in_the_end_a_signal_does_nothing(tmp_path: Path) -> None:
     said, path = run(
         tmp_path,
         """
-watchdog = Watchdog(path, 30.0)
-for _ in range(3):
-    watchdog.tick()
-    print(len(timers()))
+watchdog = Watchdog(path)
+print(handled())
 watchdog.close()
-print(len(timers()))
+watchdog.close()
+print(handled())
+send(os.getpid(), threading.get_native_id())
 """,
     )
-    assert said == ["1", "1", "1", "0"]
+    assert said == ["True", "False"]
     assert path.read_text() == ""
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "faulthandler.dump_traceback_later(60)\nwatchdog.tick()",  # set before ours
-        "watchdog.tick()\nfaulthandler.dump_traceback_later(60)\nwatchdog.tick()",  # set after ours, which it replaces
-    ],
-)
-def test_a_timer_of_the_training_is_left_alone(source: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_handler_of_the_training_is_left_alone(when: str, tmp_path: Path) -> None:
+    """Set before ours, ours is not set; set after ours, which it replaces, it is not taken away."""
+    theirs = "got = []\nsignal.signal(signal.SIGURG, lambda *_: got.append(1))\n"
+    ours = "watchdog = Watchdog(path)\n"
     said, _ = run(
         tmp_path,
-        f"watchdog = Watchdog(path, 30.0)\n{source}\ntheirs = timers()\n"
-        "watchdog.tick(); watchdog.before_fork(); watchdog.close()\n"
-        "print(bool(watchdog.off), len(theirs), timers() == theirs)\n",
+        f"{theirs + ours if when == 'before' else ours + theirs}"
+        "watchdog.close(); send(os.getpid(), threading.get_native_id())\nprint(got, bool(watchdog.off))\n",
     )
-    assert said == ["True 1 True"]
+    assert said == ["[1] True"]
 
 
-def test_a_child_that_was_forked_ends(tmp_path: Path) -> None:
-    """The child has the locks of the timer but not its thread, for which it would wait at its end."""
+def test_a_child_that_was_forked_lets_go_and_may_set_its_own(tmp_path: Path) -> None:
     said, _ = run(
         tmp_path,
         """
-watchdog = Watchdog(path, 30.0)
-os.register_at_fork(before=watchdog.before_fork, after_in_parent=watchdog.after_fork)
-watchdog.tick()
+watchdog = Watchdog(path)
 child = os.fork()
 if not child:
-    sys.exit(7)
-for _ in range(100):
-    done, status = os.waitpid(child, os.WNOHANG)
-    if done:
-        break
-    time.sleep(0.1)
-else:
-    os.kill(child, 9)
-watchdog.tick()
-print(os.waitstatus_to_exitcode(status), len(timers()))
+    watchdog.forget()
+    free = not handled()
+    again = Watchdog(Path(f"{path}-child"))
+    sys.exit(7 if free and not again.off else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), handled())
 """,
     )
-    assert said == ["7 1"]
+    assert said == ["7 True"]
 
 
 def test_what_py_spy_says_is_read_outermost_first() -> None:
