@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class EroicaError(Exception):
     """Base of every error that eroica_otel raises on purpose; commands print it as one line."""
@@ -29,3 +31,12 @@ class DeliveryError(EroicaError):
 
 class QueryError(EroicaError):
     """Series cannot be read back from where they were sent."""
+
+
+Guard = Callable[[str, Callable[[], None]], None]
+"""Runs a function of ours inside the training, as the stage of that name: what it raises is counted, never let out."""
+
+
+def unguarded(stage: str, call: Callable[[], None]) -> None:
+    """Stand where no guard is given: what ``call`` raises is the caller's."""
+    call()

@@ -13,6 +13,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eroica_otel.config import OPTIONS, WorkerConfig
@@ -39,10 +40,11 @@ class Guard:
             self.failed(stage, f"{type(error).__name__}: {error}; training is not affected")
 
     def failed(self, stage: str, text: str) -> None:
-        """Count a failure of ``stage``; log the first."""
+        """Count a failure of ``stage``; log the first; what the training's handlers of logs raise is not let out."""
         self.counts[stage] += 1
         if self.counts[stage] == 1:
-            LOGGER.warning("eroica_otel: %s: %s", stage, text, exc_info=LOGGER.isEnabledFor(logging.DEBUG))
+            with suppress(Exception):
+                LOGGER.warning("eroica_otel: %s: %s", stage, text, exc_info=LOGGER.isEnabledFor(logging.DEBUG))
 
 
 class Handle:
@@ -62,13 +64,16 @@ class Handle:
         self.detached = False
 
     def attach(self) -> None:
-        """Set the hooks, unless the kill switch is on."""
+        """Set the hooks, unless the kill switch is on; nothing that fails here is raised."""
+        self._guard("start", self._attach)
+
+    def _attach(self) -> None:
         for problem in self.config.problems:
             self._guard.counts["config"] += 1
             LOGGER.warning("eroica_otel: config: %s", problem)
         if self.config.disabled:
             return
-        self._hooks = Hooks(self._recorder)
+        self._hooks = Hooks(self._recorder, self._guard)
         itself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(itself()))
         atexit.register(self._at_exit)
@@ -140,7 +145,7 @@ class Handle:
     def close(self) -> None:
         """Undo every hook, end the threads and the helper."""
         if self._hooks is not None:
-            self._hooks.close()
+            self._guard("stop", self._hooks.close)
             self._hooks = None
         self._at_exit(wait=True)
         atexit.unregister(self._at_exit)
@@ -177,7 +182,7 @@ class Handle:
 
 def _forget(handle: Handle | None) -> None:
     if handle is not None:
-        handle.forget()
+        handle._guard("fork", handle.forget)
         _COUNTED.clear()
 
 

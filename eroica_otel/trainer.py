@@ -17,7 +17,7 @@ from typing import Any
 
 from eroica_otel.agree.window import FEWEST_ITERATIONS
 from eroica_otel.config import WorkerConfig
-from eroica_otel.errors import CaptureError
+from eroica_otel.errors import CaptureError, Guard, unguarded
 from eroica_otel.hardware import host, net
 from eroica_otel.model import Identity, Window
 from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, Readings, WindowCapture, affordable_iterations
@@ -53,8 +53,10 @@ class Windows:
         environment: Mapping[str, str],
         say: Callable[[str], None],
         failed: Callable[[str, str], None],
+        guard: Guard = unguarded,
     ) -> None:
-        self._failed = failed
+        """Args: failed: Counts a failure of a stage. guard: Runs what is ours inside the training's own calls."""
+        self._failed, self._guard = failed, guard
         self._recorder = recorder
         self.config = config
         self._folder = folder
@@ -231,15 +233,12 @@ class Windows:
         if torch is None or self.config.capture == "stacks":
             return None
         if self._user is None:
-            self._user = UserProfiler(torch, self._on_conflict)
+            self._user = UserProfiler(torch, self._on_conflict, self._guard)
         return TorchProfiler(torch, self.config.capture, self._user)
 
     def _on_conflict(self) -> None:
         if self._capture is not None:
-            try:
-                self._capture.abort("the training's own profiler started; it goes first")
-            except RuntimeError as error:
-                self._say(f"the profiler did not stop: {error}")
+            self._capture.abort("the training's own profiler started; it goes first")
 
     def _stop(self, window: Window, capture: WindowCapture) -> None:
         try:

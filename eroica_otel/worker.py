@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ class Worker:
     monitor: Monitor
     helper: HelperProcess
     folder: Path
-    watchdog: Watchdog | None
+    watchdog: Watchdog | None = None
 
     def stop(self, wait: bool) -> None:
         """End all parts.
@@ -66,6 +65,8 @@ class Worker:
         """In a forked child, which has none of the threads: touch nothing that is the parent's."""
         self.windows.forget()
         self.helper.forget()
+        if self.watchdog is not None:
+            self.watchdog.forget()
 
 
 def start(
@@ -83,23 +84,27 @@ def start(
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
-    windows = Windows(recorder, config, folder, environment, say, guard.failed)
+    windows = Windows(recorder, config, folder, environment, say, guard.failed, guard)
     edge = windows.on_edge
     recorder.on_edge = lambda: guard("capture", edge)
     attempt = new_attempt() if identity.rank == 0 else ""
     poller = Poller(
-        lambda: _store(identity, attempt), identity.world_size, config.window_seconds, iteration=lambda: recorder.steps
+        lambda: _store(identity, attempt),
+        identity.world_size,
+        config.window_seconds,
+        iteration=lambda: recorder.steps,
+        guard=guard,
     )
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
 
-    watchdog = _watchdog(folder) if config.watchdog else None
+    watchdogs: list[Watchdog] = []
+    if config.watchdog:
+        guard("watchdog", lambda: watchdogs.append(Watchdog(folder / WATCHDOG_FILE)))
 
     def tick() -> None:
-        if watchdog is not None:
-            guard("watchdog", watchdog.tick)
         monitor.tick()
         helper.keep_running()
         guard("orders", orders.look)
@@ -107,23 +112,7 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
-    return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
-
-
-def _watchdog(folder: Path) -> Watchdog:
-    """Return the timer for a training that hangs in C; it is taken back around each fork (watchdog.py)."""
-    watchdog = Watchdog(folder / WATCHDOG_FILE)
-    itself = weakref.ref(watchdog)
-    os.register_at_fork(
-        before=lambda: _if_there(itself(), Watchdog.before_fork),
-        after_in_parent=lambda: _if_there(itself(), Watchdog.after_fork),
-    )
-    return watchdog
-
-
-def _if_there(watchdog: Watchdog | None, call: Callable[[Watchdog], None]) -> None:
-    if watchdog is not None:
-        call(watchdog)
+    return Worker(windows, thread, poller, monitor, helper, folder, watchdogs[0] if watchdogs else None)
 
 
 def _store(identity: Identity, attempt: str) -> Store:

@@ -171,6 +171,31 @@ def test_the_guard_counts_every_failure_and_logs_the_first_of_each_stage(caplog:
     assert [text.split(":")[1] for text in warnings(caplog)] == [" capture", " monitor"]
 
 
+def test_what_a_log_handler_of_the_training_raises_is_not_let_out() -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ValueError("a handler that writes to a socket, say")
+
+    broken, guard = Broken(), Guard()
+    plugin.LOGGER.addHandler(broken)
+    try:
+        guard.failed("capture", "it failed")
+        guard("monitor", lambda: [][0])
+    finally:
+        plugin.LOGGER.removeHandler(broken)
+    assert guard.counts == {"capture": 1, "monitor": 1}
+
+
+def test_a_hook_that_cannot_be_set_does_not_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise AttributeError("another torch")
+
+    monkeypatch.setattr(plugin, "Hooks", broken)
+    handle = instrument()
+    assert handle._guard.counts == {"start": 1}
+    handle.close()
+
+
 def test_the_guard_lets_the_user_interrupt() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt

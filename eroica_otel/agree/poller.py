@@ -13,6 +13,7 @@ from eroica_otel.agree.decider import Decider
 from eroica_otel.agree.pauses import Pauses
 from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
+from eroica_otel.errors import Guard, unguarded
 from eroica_otel.model import Window
 
 RETRY_SECONDS = 10.0
@@ -46,7 +47,10 @@ class Poller:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         iteration: Callable[[], int] = lambda: 0,
+        guard: Guard = unguarded,
     ) -> None:
+        """Args: guard: Runs each round, so that what nobody foresaw does not end the thread."""
+        self._guard = guard
         self._connect = connect
         self._world_size = world_size
         self.window_seconds = window_seconds
@@ -89,19 +93,24 @@ class Poller:
 
     def _run(self) -> None:
         while not self._stopping.wait(1.0):
-            self._round()
+            self._guard("store", self._round)
 
     def _round(self) -> None:
+        done = False
         try:
             self.poll()
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            done = True
+        except (OSError, RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
+            # AttributeError: a torch that was built without distributed; LookupError: another version has written this.
             self.errors += 1
             self.last_error = str(error).split("\n")[0]
-            self._store = None
-            self._retry_at = self._clock() + RETRY_SECONDS
+        finally:
+            if not done:
+                self._store = None
+                self._retry_at = self._clock() + RETRY_SECONDS
 
     def poll(self) -> None:
-        """One round; raises OSError, RuntimeError or ValueError when the store fails."""
+        """One round; raises what the store, or what others have written into it, makes fail."""
         if self._store is None:
             if self._clock() < self._retry_at:
                 return

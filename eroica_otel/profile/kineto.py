@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from eroica_otel.errors import CaptureError
+from eroica_otel.errors import CaptureError, Guard, unguarded
 
 _QUIET = ("KINETO_LOG_LEVEL", "6")
 """Kineto writes a line to stderr at each start and stop (its level 5), whoever asked for the profile. It reads this
@@ -29,10 +29,12 @@ class UserProfiler:
     session that was prepared before we looked is prepared anew.
     """
 
-    def __init__(self, torch: Any, on_conflict: Callable[[], None]) -> None:
+    def __init__(self, torch: Any, on_conflict: Callable[[], None], guard: Guard = unguarded) -> None:
+        """Args: guard: Runs what is ours inside the training's own calls, and lets nothing out of it."""
+        self._guard = guard
         self._torch = torch
         self._owner = torch.autograd.profiler.profile
-        self._on_conflict = on_conflict
+        self._on_conflict: Callable[[], None] = lambda: guard("profiler", on_conflict)
         self._prepared: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.sessions = 0
         self._undo = [self._wrap("_prepare_trace", self._prepares), self._wrap("_start_trace", self._starts)]
@@ -43,7 +45,7 @@ class UserProfiler:
 
         @functools.wraps(original)
         def wrapper(profile: Any) -> Any:
-            before(profile, prepare)
+            self._guard("profiler", lambda: before(profile, prepare))
             return original(profile)
 
         def undo() -> None:

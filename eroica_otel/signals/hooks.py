@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import wrapt
 
+from eroica_otel.errors import Guard, unguarded
 from eroica_otel.signals.counting import Successors
 from eroica_otel.signals.threads import TrainingThread
 
@@ -232,17 +233,22 @@ class Watched(Generic[T]):
         return getattr(self._iterable, name)
 
 
+def _guarded(guard: Guard, hook: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    return lambda module: guard("start", lambda: hook(module))
+
+
 class Hooks:
     """Sets the hooks as soon as torch's modules are imported; ``close()`` takes all of them away."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, guard: Guard = unguarded) -> None:
+        """Args: guard: Sets each hook; it is called inside the training's ``import torch``."""
         self._recorder = recorder
         self._undo: list[Callable[[], None]] = []
         self._steps: list[Any] = []
         self._closed = False
-        wrapt.register_post_import_hook(self._hook_loader, "torch.utils.data.dataloader")
-        wrapt.register_post_import_hook(self._hook_optimizer, "torch.optim.optimizer")
-        wrapt.register_post_import_hook(self._hook_scaler, "torch.amp.grad_scaler")
+        names = ("torch.utils.data.dataloader", "torch.optim.optimizer", "torch.amp.grad_scaler")
+        for name, hook in zip(names, (self._hook_loader, self._hook_optimizer, self._hook_scaler), strict=True):
+            wrapt.register_post_import_hook(_guarded(guard, hook), name)
 
     def _hook_loader(self, module: ModuleType) -> None:
         if self._closed:
@@ -260,7 +266,7 @@ class Hooks:
                 recorder.notice(False)
             if (thread := recorder.thread) and thread != get_ident():
                 return batch
-            recorder.latest = key = id(iterator._dataset)
+            recorder.latest = key = id(getattr(iterator, "_dataset", iterator))
             append((key, begin, perf_counter_ns()))
             return batch
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -339,6 +340,48 @@ def test_after_an_error_it_waits_before_it_connects_again() -> None:
     clock.now += RETRY_SECONDS
     poller._round()
     assert len(connected) == 2
+
+
+def test_a_torch_without_distributed_is_an_error_like_another() -> None:
+    where = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    poller = Poller(lambda: connect(SimpleNamespace(), where, "p/", 2), 2, 20.0, FakeClock())
+    poller._round()
+    assert poller.errors == 1
+    assert "TCPStore" in poller.last_error
+
+
+def test_what_another_version_has_written_is_an_error_like_another() -> None:
+    store = LocalStore()
+    store.set("decider/0/0", b"1")  # rank 1 decides
+    store.set("decider/0/refusal", b"no")
+    poller = Poller(lambda: store, 2, 20.0, FakeClock())
+    poller.standing = standing(wants="manual")
+    poller._round()
+    assert poller.errors == 1
+
+
+def test_what_nobody_foresaw_does_not_end_the_thread() -> None:
+    failed, waits = [], iter([False, False, True])
+
+    def guard(stage: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except ZeroDivisionError:
+            failed.append(stage)
+
+    def connected() -> Store:
+        raise ZeroDivisionError
+
+    clock = FakeClock()
+
+    def wait(seconds: float) -> bool:
+        clock.now += RETRY_SECONDS
+        return next(waits)
+
+    poller = Poller(connected, 2, 20.0, clock, guard=guard)
+    poller._stopping.wait = wait  # type: ignore[method-assign, assignment]
+    poller._run()
+    assert failed == ["store", "store"]
 
 
 def test_silence_is_the_time_since_the_last_answer() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
@@ -38,3 +40,50 @@ def test_a_level_that_the_training_sets_meanwhile_stays(monkeypatch: pytest.Monk
     monkeypatch.setenv(LEVEL, "2")
     user.close()
     assert os.environ[LEVEL] == "2"
+
+
+def test_what_fails_in_ours_does_not_reach_the_training_that_starts_its_profiler() -> None:
+    failed = []
+
+    def guard(stage: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except AttributeError:
+            failed.append(stage)
+
+    def conflict() -> None:
+        raise AttributeError("what nobody foresaw")
+
+    user = UserProfiler(torch, conflict, guard)
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+            torch.ones(2) + 1
+    finally:
+        user.close()
+    assert any(event.name == "aten::add" for event in theirs.events() or [])
+    assert failed == ["profiler", "profiler"]  # as it prepares, as it starts
+
+
+def test_a_session_prepared_before_a_failure_is_prepared_anew_all_the_same() -> None:
+    """One of ours lay between: without it theirs would be spoilt."""
+    fails = False
+
+    def guard(stage: str, call: Callable[[], None]) -> None:
+        with suppress(AttributeError):
+            call()
+
+    def conflict() -> None:
+        if fails:
+            raise AttributeError("what nobody foresaw")
+
+    user = UserProfiler(torch, conflict, guard)
+    prepared: list[object] = []
+    try:
+        user._starts(theirs := torch.autograd.profiler.profile(), prepared.append)
+        user._prepares(theirs, None)
+        user.sessions += 1
+        fails = True
+        user._starts(theirs, prepared.append)
+    finally:
+        user.close()
+    assert prepared == [theirs]

@@ -6,6 +6,7 @@ import _thread
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from eroica_otel.signals.counting import LOST_AFTER, Successors
-from eroica_otel.signals.hooks import AFRESH, CAPACITY, GONE, NEVER, Hooks, Recorder, Watched
+from eroica_otel.signals.hooks import AFRESH, CAPACITY, GONE, NEVER, Hooks, Recorder, Watched, _guarded
 
 
 class Items(Dataset[int]):
@@ -134,6 +135,31 @@ def test_loaders_and_optimizers_that_exist_already_are_seen(recorder: Recorder) 
     next(batches)
     made.step()
     assert kinds(recorder) == "D1"
+
+
+def test_a_loader_of_another_kind_without_its_dataset_is_an_input_too(recorder: Recorder, hooks: Hooks) -> None:
+    batches = iter(DataLoader(Items(8)))
+    del batches._dataset
+    next(batches)
+    optimizer().step()
+    assert kinds(recorder) == "D1"
+
+
+def test_a_torch_in_which_nothing_is_where_it_was_can_be_imported(recorder: Recorder) -> None:
+    """The hooks are set inside ``import torch``: what fails there must not fail the import."""
+    failed: list[str] = []
+
+    def guard(stage: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except AttributeError:
+            failed.append(stage)
+
+    hooks = Hooks(recorder, guard)
+    for hook in (hooks._hook_loader, hooks._hook_optimizer):
+        _guarded(guard, hook)(ModuleType("torch.another"))
+    hooks.close()
+    assert failed == ["start", "start"]
 
 
 def scaler_loop(losses: list[float], recorder: Recorder) -> str:
