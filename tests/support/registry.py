@@ -191,6 +191,17 @@ FRAMEWORKS = (
     _framework("webdataset", "webdataset", "`WebLoader`"),
 )
 
+NOT_TESTED = (
+    ("a `StreamingDataset` (MosaicML, LitData) by its own `iter`", BETWEEN),
+    ("LitData `StreamingDataLoader`", "as a DataLoader"),
+    ("Ray Data `iter_torch_batches`", BETWEEN),
+    ("a raw `WebDataset`, without `WebLoader`", BETWEEN),
+    ("`torch.compile` of `optimizer.step()`", "as without; the iteration that compiles is long"),
+    ("DeepSpeed, bf16, ZeRO 0", "its updates before the first input delay the learning"),
+    ("`fully_shard` (FSDP2), optimizer in backward", "as optimizer in backward"),
+)
+"""Loops that are often used and have no test yet, and what is expected of them."""
+
 CASES = (*LAUNCHERS, *LOOPS, *FRAMEWORKS)
 BY_NAME = {case.name: case for case in CASES}
 
@@ -205,4 +216,8 @@ def page(versions: Mapping[str, str]) -> str:
             outcome = "unsupported: `unmatched`" if case.unmatched else "works"
             rows.append(f"| {case.title}{version} | {case.ranks} | {outcome} | {case.note} |")
         blocks.append(f"## {group}\n\n" + "\n".join(rows) + "\n")
+    rows = ["| what | expected |", "|---|---|", *(f"| {what} | {expected} |" for what, expected in NOT_TESTED)]
+    blocks.append(
+        "## Not tested\n\nNo test runs these; what is expected follows from lines above.\n\n" + "\n".join(rows) + "\n"
+    )
     return "\n".join(blocks)
