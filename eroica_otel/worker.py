@@ -99,10 +99,7 @@ def start(
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
-
-    watchdogs: list[Watchdog] = []
-    if config.watchdog:
-        guard("watchdog", lambda: watchdogs.append(Watchdog(folder / WATCHDOG_FILE)))
+    watchdog = _watchdog(folder, guard) if config.watchdog else None
 
     def tick() -> None:
         monitor.tick()
@@ -112,7 +109,14 @@ def start(
     thread = MonitorThread(tick, guard)
     poller.start()
     thread.start()
-    return Worker(windows, thread, poller, monitor, helper, folder, watchdogs[0] if watchdogs else None)
+    return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+
+
+def _watchdog(folder: Path, guard: Guard) -> Watchdog | None:
+    """Return the handler for a training that hangs in C; None where it cannot be set."""
+    made: list[Watchdog] = []
+    guard("watchdog", lambda: made.append(Watchdog(folder / WATCHDOG_FILE)))
+    return made[0] if made else None
 
 
 def _store(identity: Identity, attempt: str) -> Store:
