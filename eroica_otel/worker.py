@@ -85,8 +85,7 @@ def start(
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
     windows = Windows(recorder, config, folder, environment, say, guard.failed, guard)
-    edge = windows.on_edge
-    recorder.on_edge = lambda: guard("capture", edge)
+    recorder.on_edge = lambda: guard("capture", windows.on_edge)
     attempt = new_attempt() if identity.rank == 0 else ""
     poller = Poller(
         lambda: _store(identity, attempt),
