@@ -1,14 +1,17 @@
 """A training of some gloo processes that hangs in the way a file says; not a test itself.
 
 ``--control`` is a folder: ``fault-N`` holds "RANK KIND" for the N-th hang, ``release-N`` ends it, ``stop`` ends the
-training at the iteration in it.
+training at the iteration in it, and what a rank that died left. ``--pause-seconds`` is how long a pause is believed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import os
 import pathlib
+import signal
+import threading
 import time
 
 import torch
@@ -16,6 +19,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 import eroica_otel.auto  # noqa: F401  the one line
+from eroica_otel.detect import blocked
 
 HELD_SECONDS = 26
 
@@ -35,10 +39,27 @@ class Trouble:
         self.number += 1
         return kind if int(rank) == self.rank else ""
 
+    def cause(self, kind: str) -> None:
+        """Hang in that way; do nothing where there is none, or it is to be in the collectives."""
+        {"sleep": self.wait, "hold": hold, "save": self.save, "die": self.die}.get(kind, lambda: None)()
+
     def wait(self) -> None:
         """Sleep in Python until released."""
         while not (self.folder / f"release-{self.number - 1}").exists():
             time.sleep(0.2)
+
+    def make_up(self, batch: torch.Tensor, group: dist.ProcessGroup) -> None:
+        """Take part in the collective that was left out, once released."""
+        self.wait()
+        dist.all_reduce(batch, group=group)
+
+    def die(self) -> None:
+        """Die without a word to the peers: a child keeps the connections open, as a loader's worker may."""
+        if os.fork() == 0:
+            while not (self.folder / "stop").exists():
+                time.sleep(0.2)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def save(self) -> None:
         """Save to a pipe that nobody reads."""
@@ -51,9 +72,7 @@ def hold() -> None:
     ctypes.PyDLL(None).system(f"sleep {HELD_SECONDS}".encode())
 
 
-def step(model: torch.nn.Module, batch: torch.Tensor, tensor_group: dist.ProcessGroup, kind: str) -> None:
-    if kind != "skip":
-        dist.all_reduce(batch, group=tensor_group)
+def step(model: torch.nn.Module, batch: torch.Tensor) -> None:
     model(batch).square().mean().backward()
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
@@ -62,7 +81,9 @@ def step(model: torch.nn.Module, batch: torch.Tensor, tensor_group: dist.Process
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--control", type=pathlib.Path, required=True)
-    folder = parser.parse_args().control
+    parser.add_argument("--pause-seconds", type=float, default=blocked.PAUSE_SECONDS)
+    arguments = parser.parse_args()
+    folder, blocked.PAUSE_SECONDS = arguments.control, arguments.pause_seconds
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -72,13 +93,12 @@ def main() -> None:
     trouble, stop = Trouble(folder, rank), folder / "stop"
     for number, (batch,) in enumerate(DataLoader(TensorDataset(torch.randn(10**6, 16)), batch_size=4)):
         kind = trouble.kind()
-        if kind == "sleep":
-            trouble.wait()
-        elif kind == "hold":
-            hold()
-        elif kind == "save":
-            trouble.save()
-        step(model, batch, tensor_group, kind)
+        trouble.cause(kind)
+        if kind == "skip":
+            threading.Thread(target=trouble.make_up, args=(batch.clone(), tensor_group), daemon=True).start()
+        else:
+            dist.all_reduce(batch, group=tensor_group)
+        step(model, batch)
         optimizer.step()
         optimizer.zero_grad()
         time.sleep(0.05)

@@ -1,7 +1,10 @@
-"""Hangs of a real training of four processes: what each rank, or its helper, delivers; and that training goes on."""
+"""Hangs of a real training of four processes: what each rank, or its helper, delivers, what a real localizer makes of
+it, and that training goes on.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +17,8 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.demo.stage import free_port
-from eroica_otel.model import WorkerWindow
+from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.publish.report import json as report_json
 from eroica_otel.query.decode import decode
 from eroica_otel.status import Status, live_workers
 from jobs import scrape, wait_until
@@ -22,29 +26,55 @@ from jobs import scrape, wait_until
 RANKS = 4
 JOB = "hanging"
 HANG_SECONDS = 90.0
+"""Patience with each step, and the most that a verdict may take."""
+PAUSE_SECONDS = 20
+"""How long this training believes a pause; ten minutes would be too long for a test."""
 
 
 class Training:
-    """A training under torchrun, each rank with a page of its own to scrape."""
+    """A training under torchrun, each rank with a page of its own to scrape, and the localizer that it delivers to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.control = folder, folder / "control"
         self.control.mkdir()
-        self.log, self.faults, self.began = folder / "log", 0, 0
+        self.log, self.faults, self.began, self.onset = folder / "log", 0, 0, 0.0
         self.port = free_port() // 10 * 10
+        self.listen = f"127.0.0.1:{free_port()}"
+        self.localizer, self.process = self._localizer(), self._torchrun()
+
+    def _localizer(self) -> subprocess.Popen[bytes]:
+        where = ["--listen", self.listen, "--metrics", f"127.0.0.1:{free_port()}"]
+        files = ["--state", str(self.folder / "state"), "--report", str(self.folder)]
+        command = [sys.executable, "-m", "eroica_otel.commands.main", "localize", *where, *files]
+        with (self.folder / "localizer").open("w") as output:
+            return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+    def _torchrun(self) -> subprocess.Popen[bytes]:
         environment = os.environ | {
-            "OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": str(self.port),
-            "OTEL_METRIC_EXPORT_INTERVAL": "1000", "EROICA_DIR": str(folder / "workers"), "EROICA_TRAINING_JOB": JOB,
+            "EROICA_DELIVERIES": "prometheus,otlp", "OTEL_EXPORTER_PROMETHEUS_PORT": str(self.port),
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.listen}",
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000", "EROICA_DIR": str(self.folder / "workers"),
             "EROICA_WINDOW_SECONDS": "3", "EROICA_COOLDOWN_SECONDS": "15", "EROICA_REFERENCE": "0",
-            "EROICA_CAPTURE": "stacks", "OMP_NUM_THREADS": "1",
+            "EROICA_CAPTURE": "stacks", "OMP_NUM_THREADS": "1", "EROICA_TRAINING_JOB": JOB,
         }  # fmt: skip
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
         script = [str(Path(__file__).parent / "hanging.py"), "--control", str(self.control)]
+        script += ["--pause-seconds", str(PAUSE_SECONDS)]
         with self.log.open("w") as output:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-u", *launcher, *script],
                 env=environment, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
+
+    def end(self) -> None:
+        """Kill all of it, also the child that a rank leaves behind."""
+        (self.control / "stop").write_text("0")
+        for worker in self.workers():
+            os.kill(worker.pid, signal.SIGKILL)
+        for process in (self.process, self.localizer):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def workers(self) -> list[Status]:
         return [status for _, status in live_workers(self.folder / "workers")]
@@ -66,6 +96,7 @@ class Training:
 
     def begin(self) -> None:
         """From here on windows are those of the next hang."""
+        self.onset = time.monotonic()
         self.began = int(time.time()) + 5
 
     def hang(self, rank: int, kind: str) -> None:
@@ -80,6 +111,7 @@ class Training:
     def until(self, reached: Callable[[], bool], what: str) -> None:
         def checked() -> bool:
             assert self.process.poll() is None, self.log.read_text()
+            assert self.localizer.poll() is None, (self.folder / "localizer").read_text()
             return reached()
 
         wait_until(checked, what, HANG_SECONDS)
@@ -109,6 +141,26 @@ class Training:
         assert max(ids) - min(ids) < 60
         return [found[rank] for rank in range(RANKS)]
 
+    def judged(self) -> Report | None:
+        """Return the localizer's newest verdict, unless it is on an earlier hang."""
+        path = self.folder / "report.json"
+        report = report_json.parse(path.read_text()) if path.exists() else None
+        return report if report is not None and report.window_id >= self.began else None
+
+    def verdict(self, confidence: str = "high") -> Finding:
+        """Wait for the first verdict on this hang; return what it found, all others being its victims."""
+        self.until(lambda: self.judged() is not None, f"a verdict; see {self.folder / 'localizer'}")
+        print(f"{time.monotonic() - self.onset:.0f} s from the onset to the verdict")
+        report = self.judged()
+        assert report is not None
+        assert report.reason == "blocked"
+        (finding,) = report.findings
+        (victims,) = report.victims
+        assert victims.waits_for == finding.ranks
+        assert victims.ranks == tuple(rank for rank in range(RANKS) if rank not in finding.ranks)
+        assert (finding.severity, finding.confidence, finding.impact_ratio) == ("critical", confidence, 1.0)
+        return finding
+
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
@@ -117,11 +169,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
         made.until(lambda: made.states() == ["healthy"] * RANKS, "four ranks that know their loop")
         yield made
     finally:
-        if made.process.poll() is None:
-            for worker in made.workers():
-                os.kill(worker.pid, signal.SIGKILL)
-            os.killpg(made.process.pid, signal.SIGKILL)
-        made.process.wait()
+        made.end()
 
 
 def waits(window: WorkerWindow) -> bool:
@@ -131,6 +179,19 @@ def waits(window: WorkerWindow) -> bool:
 
 def functions(window: WorkerWindow) -> str:
     return " ".join(frame for pattern in window.patterns for frame in pattern.stack)
+
+
+def takes_a_window(training: Training) -> None:
+    """Ask for a window and wait until all ranks show theirs."""
+    training.begin()
+    (training.folder / "workers" / f"pid-{training.workers()[0].pid}" / "request-window").touch()
+
+    def taken() -> bool:
+        shown = [decode(scrape(training.port + rank)) for rank in range(RANKS)]
+        fresh = [w for w in shown if w is not None and w.window_id >= training.began - 5]
+        return len(fresh) == RANKS and all(w.reason == "manual" and w.iterations > 2 for w in fresh)
+
+    training.until(taken, "a manual window of all ranks")
 
 
 def test_a_rank_that_sleeps_in_python_shows_its_stack_and_the_others_wait(training: Training) -> None:
@@ -151,6 +212,9 @@ def test_a_rank_that_sleeps_in_python_shows_its_stack_and_the_others_wait(traini
     assert windows[1].progress[group][0] == windows[1].progress[group][1]
     assert windows[0].progress[group][1] == windows[1].progress[group][1]
     assert "looking at all ranks' stacks" in training.log.read_text()
+    found = training.verdict()
+    assert (found.cause, found.ranks) == ("hang_in_python", (1,))
+    assert found.function.startswith(("Trouble.wait (hanging.py:", "wait (hanging.py:"))
     training.release()
     training.all_healthy()
 
@@ -163,8 +227,10 @@ def test_of_a_rank_that_is_stopped_its_helper_says_so(training: Training) -> Non
     try:
         windows = training.windows()
         training.until(lambda: training.state(2) == "blocked", "the helper to export the state")
+        found = training.verdict()
     finally:
         os.kill(victim.pid, signal.SIGCONT)
+    assert (found.cause, found.ranks) == ("process_stopped", (2,))
     assert windows[2].stopped_seconds > 0.8 * windows[2].seconds > 0
     assert [waits(windows[rank]) for rank in (0, 1, 3)] == [True] * 3
     assert all(windows[rank].stopped_seconds == 0 for rank in (0, 1, 3))
@@ -175,41 +241,39 @@ def test_of_a_rank_that_is_stopped_its_helper_says_so(training: Training) -> Non
 def test_of_a_rank_that_holds_the_lock_in_c_the_helper_shows_the_stack(training: Training) -> None:
     training.hang(1, "hold")
     windows = training.windows()
+    found = training.verdict()
+    assert (found.cause, found.ranks) == ("hang_in_python", (1,))
+    assert found.function.startswith("hold (hanging.py:")
     assert "__main__:hold:" in functions(windows[1])
     assert windows[1].stopped_seconds == 0
     assert [waits(windows[rank]) for rank in (0, 2, 3)] == [True] * 3
     training.all_healthy()
 
 
-def test_a_save_on_a_stuck_file_system_pauses_all_ranks_and_is_no_hang(training: Training) -> None:
+def test_a_save_on_a_stuck_file_system_is_first_a_pause_of_all_ranks_and_then_a_hang(training: Training) -> None:
     os.mkfifo(training.control / "pipe")
-    reader = os.open(training.control / "pipe", os.O_RDWR)
+    reader = os.open(training.control / "pipe", os.O_RDWR | os.O_NONBLOCK)
     training.hang(3, "save")
     training.until(lambda: training.states() == ["paused"] * RANKS, "all ranks to pause")
     assert training.workers()[3].activity.startswith("paused for ")
     assert "save in save (serialization.py:" in training.workers()[3].activity
     assert "another rank pauses" in training.workers()[0].activity
-    while True:
-        os.set_blocking(reader, False)
-        try:
+    assert training.judged() is None
+    assert [training.window(rank) for rank in range(RANKS)] == [None] * RANKS
+    found = training.verdict()
+    assert (found.cause, found.ranks) == ("checkpoint_stall", (3,))
+    assert "save" in found.function
+    assert training.states() == ["blocked"] * RANKS
+
+    def drained() -> bool:
+        with contextlib.suppress(BlockingIOError):
             while os.read(reader, 1 << 20):
                 pass
-        except BlockingIOError:
-            if "paused" not in training.states():
-                break
+        return "blocked" not in training.states()
+
+    training.until(drained, "the save to end")
     os.close(reader)
     training.all_healthy()
-    assert [training.window(rank) for rank in range(RANKS)] == [None] * RANKS
-
-
-def test_after_all_that_a_window_is_taken_as_before(training: Training) -> None:
-    (training.folder / "workers" / f"pid-{training.workers()[0].pid}" / "request-window").touch()
-
-    def taken() -> bool:
-        shown = [decode(scrape(training.port + rank)) for rank in range(RANKS)]
-        return all(w is not None and w.reason == "manual" and w.iterations > 2 for w in shown)
-
-    training.until(taken, "a manual window of all ranks")
 
 
 def test_a_rank_that_leaves_a_collective_out_is_behind_in_its_group(training: Training) -> None:
@@ -220,3 +284,21 @@ def test_a_rank_that_leaves_a_collective_out_is_behind_in_its_group(training: Tr
     assert [w.progress[group][0] - windows[1].progress[group][0] for w in windows] == [1, 0, 1, 1]
     entered, completed = windows[1].progress["0"]
     assert completed == entered - 1
+    # It waits in the other group for those who wait for it: proof that they went different ways, not who went wrong.
+    found = training.verdict("low")
+    assert (found.cause, found.ranks) == ("hang_missing_rank", (1,))
+    training.release()
+    training.all_healthy()
+
+
+def test_after_all_that_a_window_is_taken_as_before(training: Training) -> None:
+    takes_a_window(training)
+
+
+def test_a_rank_that_dies_while_its_connections_stay_open_is_missing(training: Training) -> None:
+    # The launcher would end all ranks when one dies. It has the store, which is frozen with it.
+    os.kill(training.process.pid, signal.SIGSTOP)
+    training.hang(2, "die")
+    found = training.verdict()
+    assert (found.cause, found.ranks) == ("hang_missing_rank", (2,))
+    assert "gone" in found.advice
