@@ -65,8 +65,9 @@ def test_the_localizer_and_all_helpers_are_killed_in_the_window_and_the_alert_st
     wait_until(lambda: iterations(stage) > before + 20, "training to go on with all of them dead", PATIENCE_SECONDS)
     stage.restart_localizer()
     until(stage, lambda: findings(stage), "the alert")
-    (alert,) = findings(stage)
-    assert (alert.labels["rank"], alert.annotations["cause"]) == (str(RANK), "python_overhead")
+    assert {(alert.labels["rank"], alert.annotations["cause"]) for alert in findings(stage)} == {
+        (str(RANK), "python_overhead")
+    }
 
 
 @pytest.mark.parametrize("name", ["prometheus", "localizer", "alertmanager"])
@@ -82,9 +83,10 @@ def test_while_one_after_the_other_is_killed_in_a_window_the_next_is_judged_and_
     in_a_window(stage)
     until(stage, lambda: (stage.judged("manual") or 0) >= began, f"a verdict after {name} was killed")
     until(stage, lambda: findings(stage), "the alert to be there")
-    assert [(alert.labels["rank"], alert.annotations["cause"]) for alert in findings(stage)] == [
+    # On a busy machine the impact may rise into another severity, which is a label: then there are two for a while.
+    assert {(alert.labels["rank"], alert.annotations["cause"]) for alert in findings(stage)} == {
         (str(RANK), "python_overhead")
-    ]
+    }
 
 
 def test_nobody_else_was_ever_named_and_nobody_was_told_that_it_is_over(stage: Stage) -> None:
