@@ -50,7 +50,7 @@ class Cluster:
                 "OMP_NUM_THREADS": "1",
                 "PYTHONUNBUFFERED": "1",
                 # Else torch puts what a restarted rank needs beside what the ranks of the earlier attempt left: the
-                # store is rank 0's, and new with each attempt. test_hang.py restarts one with the launcher's store.
+                # store is rank 0's, and new with each attempt.
                 "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
             },
             self.log,
