@@ -105,7 +105,9 @@ def _severity(scene: Scene, case: Case, blamed: Blame, ratio: float) -> str:
     nobody_waits = math.isfinite(blamed.gap) and ratio < policy.impact_least_ratio
     at = list(case.workers)
     throttled = float(scene.throttle_excess[at].max()) >= policy.throttle_ratio
-    delayed = float(scene.delay_excess[at].max()) >= policy.run_delay_grave_ratio * scene.iteration
+    # Where all wait for cores, one that waits somewhat longer is chance.
+    grave_delay = max(policy.run_delay_grave_ratio, median(scene.columns.delay)) * scene.iteration
+    delayed = float(scene.delay_excess[at].max()) >= grave_delay
     if case.cause.name == "cpu_starved" and not (throttled or delayed):
         return "info"
     needs_proof = case.cause.name == "unknown" or (case.cause.name == "cpu_starved" and not throttled)

@@ -307,6 +307,14 @@ def test_a_python_frame_that_waited_for_a_core_is_not_blamed() -> None:
     assert "python_blocked" not in {finding.cause for finding in report.findings}
 
 
+@pytest.mark.parametrize(("peers", "own", "alarms"), [(0.04, 0.34, True), (0.34, 0.64, False)])
+def test_a_rank_without_a_core_is_starved_unless_all_wait_for_cores(peers: float, own: float, alarms: bool) -> None:
+    slow = rank(base=(matmul(105.0, 57.0),), run_delay_ratio=own)
+    report = verdict([slow if at == 1 else rank(base=(matmul(),), run_delay_ratio=peers) for at in range(4)])
+    assert (report.findings[0].cause, report.findings[0].ranks) == ("cpu_starved", (1,))
+    assert bool(grave(report)) == alarms
+
+
 def test_ranks_throttled_alike_are_not_starved() -> None:
     ranks = [rank(base=(matmul(60.0 + at, 50.0),), throttled_ratio=0.05 + 0.01 * at) for at in range(4)]
     assert not grave(verdict(ranks))
