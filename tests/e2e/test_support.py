@@ -1,4 +1,6 @@
-"""Every launcher and loop of docs/support.md, with real trainings; the frameworks are in test_support_frameworks.py."""
+"""Launchers and loops of docs/support.md, with real trainings; the frameworks and the rest of the loops are in
+test_support_frameworks.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.judge import judge
-from support.registry import LAUNCHERS, LOOPS, Case
+from support.registry import OFTEN, Case
 from support.table import Table
 
 
@@ -18,13 +20,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         yield running
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[pytest.mark.frameworks] if case.long else [])
-        for case in (*LAUNCHERS, *LOOPS)
-    ],
-)
+@pytest.mark.parametrize("case", OFTEN, ids=lambda case: case.name)
 def test_is_supported_as_the_page_says(case: Case, table: Table) -> None:
     outcome = table.outcome(case)
     assert judge(case, outcome) == [], outcome.log

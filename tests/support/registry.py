@@ -18,8 +18,8 @@ INTRODUCTION = """\
 # Launchers, loops and frameworks that are tested
 
 Written by `make docs` from the table that the tests run (`tests/support/registry.py`), so a line stands here because a
-real training is run for it: the first two tables by `make stack`, the third by `make support`, all with torch
-{torch} on CPUs and gloo. *Works* means, on every rank:
+real training is run for it: the launchers and some loops by `make stack`, all by `make support`, with torch {torch} on
+CPUs and gloo. *Works* means, on every rank:
 
 - the updates that were delivered are exactly those that the training counted itself, and each iteration is timed except
   the ten that teach the loop, the last one, and those that carry the profiler's trial or a window;
@@ -50,7 +50,6 @@ class Case:
         hot: Start of the name of the function that costs most.
         package: Distribution whose version the page shows; "" is torch.
         note: What a reader has to know.
-        long: Whether it takes so long that ``make support`` runs it, not ``make stack``.
     """
 
     name: str
@@ -66,7 +65,6 @@ class Case:
     hot: str = "known_work ("
     package: str = ""
     note: str = ""
-    long: bool = False
 
     def has_inputs(self, rank: int) -> bool:
         return self.inputs[rank] if isinstance(self.inputs, tuple) else self.inputs
@@ -122,12 +120,7 @@ LOOPS = (
         note="the iteration around it is counted, not timed",
     ),
     Case("queued", "a thread that fetches ahead", inputs=False, note=BETWEEN),
-    Case(
-        "compiled",
-        "`torch.compile` of the forward pass",
-        long=True,
-        note="run by `make support`: it compiles for minutes",
-    ),
+    Case("compiled", "`torch.compile` of the forward pass"),
     Case("late", "attached after iterator and optimizer exist"),
     Case(
         "own_step",
@@ -203,6 +196,15 @@ NOT_TESTED = (
 """Loops that are often used and have no test yet, and what is expected of them."""
 
 CASES = (*LAUNCHERS, *LOOPS, *FRAMEWORKS)
+OFTEN = (
+    *LAUNCHERS,
+    *(
+        case
+        for case in LOOPS
+        if case.name in ("plain", "scaler", "gan_5", "in_backward", "workers", "fsdp2", "pipeline")
+    ),
+)
+"""Every launcher, and a loop for each way of seeing an iteration; the others are run by ``make support`` alone."""
 BY_NAME = {case.name: case for case in CASES}
 
 
