@@ -120,7 +120,10 @@ class Monitor:
         self._take_agreed()
         if self._after_window is not None:
             self._windows.limit(max(self._config.window_seconds, self._expected_seconds(self._after_window)))
+        wish = self._wants[0]
         self._poller.standing = self._standing()
+        if self._wants[0] != wish:
+            self._poller.wake()
         self._sound = True
 
     def _take(self, iteration: Iteration) -> tuple[float, float]:

@@ -106,6 +106,7 @@ def start(
         guard("orders", orders.look)
 
     thread = MonitorThread(tick, guard)
+    poller.on_agreed = thread.wake
     poller.start()
     thread.start()
     return Worker(windows, thread, poller, monitor, helper, folder, watchdog)

@@ -281,6 +281,26 @@ def test_the_thread_runs_rounds_under_the_guard_until_it_is_stopped() -> None:
     assert not [other for other in threading.enumerate() if other.name == "eroica-monitor"]
 
 
+def test_a_thread_that_is_woken_has_a_round_at_once() -> None:
+    ticked = threading.Event()
+    thread = MonitorThread(ticked.set, lambda stage, call: call())
+    waiting = thread._wake.wait
+    thread._wake.wait = lambda timeout=None: waiting()  # type: ignore[method-assign]  # no round but those asked for
+    thread.start()
+    thread.wake()
+    assert ticked.wait(20)
+    assert thread.stop()
+
+
+def test_the_poller_is_woken_once_for_a_new_wish(worker: Worker) -> None:
+    woken: list[str] = []
+    worker.poller.wake = lambda: woken.append(worker.monitor._wants[0])  # type: ignore[method-assign]
+    worker("(D0 O0)*30")
+    worker("D0 O0")
+    worker("D0 O0")
+    assert woken == ["reference", ""]
+
+
 def test_a_round_that_hangs_does_not_hold_up_the_end() -> None:
     inside, release = threading.Event(), threading.Event()
 

@@ -31,6 +31,7 @@ class Poller:
         offset: What the owner adds to the number of windows it has taken to get their number in the job's present
             attempt: those that were over when this poller connected, less those of earlier attempts.
         looks: Blocked windows agreed on and not yet taken by the owner, who takes them whatever else runs.
+        on_agreed: Set by the owner: called, on this thread, when one of both has got longer.
         blocked: Set by the owner: this rank wants a blocked window, which needs nobody else and no iteration.
         pausing: Set by the owner: the other ranks are to be told that this one pauses on purpose.
         listening: Set by the owner: whether another rank pauses is to be found out ...
@@ -67,12 +68,14 @@ class Poller:
         self._published: Standing | None = None
         self._retry_at = 0.0
         self._answered = clock()
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._wake = threading.Event()
         self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
         self.standing: Standing | None = None
         self.agreed: deque[Window] = deque()
         self.looks: deque[Window] = deque()
         self.blocked = self.pausing = self.listening = self.peers_pause = False
+        self.on_agreed: Callable[[], None] = lambda: None
         self.offset = 0
         self.refusal = ""
         self.errors = 0
@@ -81,9 +84,14 @@ class Poller:
     def start(self) -> None:
         self._runner.start()
 
+    def wake(self) -> None:
+        """Have the next round begin now, because there is something new to say; from any thread."""
+        self._wake.set()
+
     def stop(self) -> None:
         """Ask the thread to end and give it two seconds: a thread inside torch must not meet the interpreter's end."""
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if self._runner.is_alive():
             self._runner.join(timeout=2.0)
 
@@ -92,7 +100,11 @@ class Poller:
         return max(0.0, self._clock() - self._answered - 2.0)
 
     def _run(self) -> None:
-        while not self._stopping.wait(1.0):
+        while True:
+            self._wake.wait(1.0)
+            self._wake.clear()
+            if self._stopping:
+                return
             self._guard("store", self._round)
 
     def _round(self) -> None:
@@ -160,6 +172,7 @@ class Poller:
                 self.offset += 1
             else:
                 self.agreed.append(window)
+                self.on_agreed()
         self._new = False
 
     def _take_look(self, window: Window) -> None:
@@ -168,6 +181,7 @@ class Poller:
         else:
             self.blocked = False  # until the owner has seen it and says so again
             self.looks.append(window)
+            self.on_agreed()
 
     def _talk_of_pauses(self, store: Store) -> None:
         if self.pausing and self._published is not None:

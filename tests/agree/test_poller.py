@@ -374,14 +374,31 @@ def test_what_nobody_foresaw_does_not_end_the_thread() -> None:
 
     clock = FakeClock()
 
-    def wait(seconds: float) -> bool:
-        clock.now += RETRY_SECONDS
-        return next(waits)
-
     poller = Poller(connected, 2, 20.0, clock, guard=guard)
-    poller._stopping.wait = wait  # type: ignore[method-assign, assignment]
+
+    def wait(timeout: float | None = None) -> bool:
+        clock.now += RETRY_SECONDS
+        poller._stopping = next(waits)
+        return True
+
+    poller._wake.wait = wait  # type: ignore[method-assign]
     poller._run()
     assert failed == ["store", "store"]
+
+
+def test_who_is_woken_has_a_round_at_once_and_says_what_it_brought() -> None:
+    told = threading.Event()
+    poller = Poller(LocalStore, 1, 20.0)
+    waiting = poller._wake.wait
+    poller._wake.wait = lambda timeout=None: waiting()  # type: ignore[method-assign]  # no round but those asked for
+    poller.on_agreed = told.set
+    poller.standing = standing(0, wants="manual")
+    poller.start()
+    poller.wake()
+    assert told.wait(20)
+    assert [window.reason for window in poller.agreed] == ["manual"]
+    poller.stop()
+    assert not poller._runner.is_alive()
 
 
 def test_silence_is_the_time_since_the_last_answer() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from eroica_otel import names
 from eroica_otel.model import WorkerWindow
 from jobs import value
-from support.launch import Outcome
+from support.launch import Outcome, is_complete, span
 from support.measure import Truth
 from support.registry import FRAMEWORK, Case
 
@@ -46,25 +46,15 @@ def _unmatched(outcome: Outcome) -> Iterable[str]:
 
 
 def _windows(case: Case, outcome: Outcome) -> Iterable[str]:
-    """All ranks captured one window, over the same iterations; one that was late by some has the others' last."""
+    """All ranks captured one window, over the same iterations."""
     if complete(case, outcome) is None:
-        seen = {number: sorted(_range(one) for one in windows.values()) for number, windows in outcome.windows.items()}
+        seen = {number: sorted(span(one) for one in windows.values()) for number, windows in outcome.windows.items()}
         yield f"no window of all {case.ranks} ranks; captured iterations by window: {seen}"
 
 
 def complete(case: Case, outcome: Outcome) -> Mapping[int, WorkerWindow] | None:
     """Return the first window that all ranks captured."""
-    for windows in outcome.windows.values():
-        seen = sorted(_range(one) for one in windows.values())
-        lengths = [stop - start for start, stop in seen]
-        same = set(windows) == set(range(case.ranks)) and len({stop for _, stop in seen}) == 1
-        if same and 2 * min(lengths) >= max(lengths) and {one.reason for one in windows.values()} == {"manual"}:
-            return windows
-    return None
-
-
-def _range(window: WorkerWindow) -> tuple[int, int]:
-    return window.start_iteration, window.start_iteration + window.iterations
+    return next((windows for windows in outcome.windows.values() if is_complete(case, windows)), None)
 
 
 def _rank(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:

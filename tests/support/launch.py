@@ -116,29 +116,37 @@ class Bench:
         end = time.monotonic() + DELIVERY_SECONDS
         while code == 0 and not self._finished(case) and time.monotonic() < end:
             time.sleep(0.2)
+        heard = self._heard.get(case.name, {})
+        return Outcome(code, log.read_text(), truths(folder), heard, self._windows(case))
+
+    def _windows(self, case: Case) -> dict[int, Mapping[int, WorkerWindow]]:
         jobs = [job for job in self._store.jobs() if job.key[1] == case.name]
-        windows = {number: one.windows for job in jobs for number, one in job.windows.items()}
-        return Outcome(code, log.read_text(), truths(folder), self._heard.get(case.name, {}), windows)
+        return {number: one.windows for job in jobs for number, one in job.windows.items()}
 
     def _attend(self, case: Case, folder: Path, running: list[subprocess.Popen[bytes]]) -> int | None:
         end = time.monotonic() + PATIENCE_SECONDS
-        asked = skipped = 0
+        asked = missed = 0
         while any(process.poll() is None for process in running):
             if time.monotonic() > end or any(process.poll() for process in running):
                 return next((process.returncode for process in running if process.poll()), None)
-            if self._enough(case, folder / "workers"):
+            if self._enough(case):
                 (folder / "enough").touch()
-            elif asked <= (skipped := max(skipped, _skipped(folder / "workers"))):
+            elif asked <= (missed := max(missed, _skipped(folder / "workers") + self._uneven(case))):
                 asked += _ask(folder / "workers", case.name)
             time.sleep(0.2)
         return max(process.returncode for process in running)
 
-    def _enough(self, case: Case, workers: Path) -> bool:
-        """Whether all that is to be seen has happened: all ranks captured a window, or said that they cannot."""
+    def _enough(self, case: Case) -> bool:
+        """Whether all that is to be seen has happened: all ranks sent one window, or said that they cannot."""
         if case.unmatched:
             return any("unmatched" in one.states for one in self._heard.get(case.name, {}).values())
-        captured = [status.window_id for _, status in live_workers(workers)]
-        return len(captured) == case.ranks and len(set(captured)) == 1 and captured[0] > 0
+        return any(is_complete(case, windows) for windows in self._windows(case).values())
+
+    def _uneven(self, case: Case) -> int:
+        """Return how many windows all ranks have sent that do not count, because one heard of it late."""
+        return sum(
+            len(windows) == case.ranks and not is_complete(case, windows) for windows in self._windows(case).values()
+        )
 
     def _finished(self, case: Case) -> bool:
         heard = self._heard.get(case.name, {})
@@ -166,6 +174,20 @@ class Bench:
         if case.launcher in ("python", "spawn", "fork"):
             return [(command, base | {"SUPPORT_MEET": f"tcp://127.0.0.1:{port}"})]
         return [(command, base | _variables(case, rank, port, folder)) for rank in range(case.ranks)]
+
+
+def is_complete(case: Case, windows: Mapping[int, WorkerWindow]) -> bool:
+    """Return whether all ranks captured a window to the same iteration; one that was late has the others' last half."""
+    ranges = [span(one) for one in windows.values()]
+    lengths = [stop - start for start, stop in ranges]
+    same = set(windows) == set(range(case.ranks)) and len({stop for _, stop in ranges}) == 1
+    manual = {one.reason for one in windows.values()} == {"manual"}
+    return same and manual and 2 * min(lengths) >= max(lengths)
+
+
+def span(window: WorkerWindow) -> tuple[int, int]:
+    """Return the first iteration of a window and the one after its last."""
+    return window.start_iteration, window.start_iteration + window.iterations
 
 
 def _ask(workers: Path, job: str) -> bool:
