@@ -86,14 +86,7 @@ def start(
     folder = private_folder(config.directory, os.getpid())
     windows = Windows(recorder, config, folder, environment, say, guard.failed, guard)
     recorder.on_edge = lambda: guard("capture", windows.on_edge)
-    attempt = new_attempt() if identity.rank == 0 else ""
-    poller = Poller(
-        lambda: _store(identity, attempt),
-        identity.world_size,
-        config.window_seconds,
-        iteration=lambda: recorder.steps,
-        guard=guard,
-    )
+    poller = _poller(recorder, config, identity, guard)
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, config, say)
@@ -110,6 +103,17 @@ def start(
     poller.start()
     thread.start()
     return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+
+
+def _poller(recorder: Recorder, config: WorkerConfig, identity: Identity, guard: Guard) -> Poller:
+    attempt = new_attempt() if identity.rank == 0 else ""
+    return Poller(
+        lambda: _store(identity, attempt),
+        identity.world_size,
+        config.window_seconds,
+        iteration=lambda: recorder.steps,
+        guard=guard,
+    )
 
 
 def _watchdog(folder: Path, guard: Guard) -> Watchdog | None:
