@@ -6,6 +6,7 @@ FAULT ?= python
 BACKEND ?= otlp
 OUT ?= build/demo
 WINDOW ?= 5
+STACK ?= stack
 LOCK_PYTHONS ?= python3.11 python3.10
 
 BIN := .venv/bin
@@ -55,7 +56,7 @@ e2e: $(READY) ## run the tests of the loop on one machine, with real training jo
 	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
 
 stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero code, launchers and packages
-	@$(BIN)/pytest -q -m stack
+	@$(BIN)/pytest -q -m "$(STACK)"
 
 support: $(READY) ## install the frameworks of docs/support.md and run their trainings
 	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock

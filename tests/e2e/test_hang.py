@@ -295,6 +295,7 @@ def test_after_all_that_a_window_is_taken_as_before(training: Training) -> None:
     takes_a_window(training)
 
 
+@pytest.mark.long
 def test_a_rank_that_dies_while_its_connections_stay_open_is_missing(training: Training) -> None:
     # The launcher would end all ranks when one dies. It has the store, which is frozen with it.
     os.kill(training.process.pid, signal.SIGSTOP)

@@ -70,7 +70,9 @@ def test_the_localizer_and_all_helpers_are_killed_in_the_window_and_the_alert_st
     }
 
 
-@pytest.mark.parametrize("name", ["prometheus", "localizer", "alertmanager"])
+@pytest.mark.parametrize(
+    "name", ["prometheus", *(pytest.param(name, marks=pytest.mark.long) for name in ("localizer", "alertmanager"))]
+)
 def test_while_one_after_the_other_is_killed_in_a_window_the_next_is_judged_and_the_alert_stays(
     stage: Stage, name: str
 ) -> None:

@@ -44,6 +44,7 @@ def test_each_rank_is_watched_once_and_the_launcher_is_not(
     assert [(instance, most) for instance, _, most in found] == [("rank-0", 60.0), ("rank-1", 60.0)]
 
 
+@pytest.mark.long
 def test_forks_of_loader_workers_neither_hang_nor_send(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
     """200 forks here; 1,000 were run by hand (250 epochs)."""
     more = ("--epochs", "50", "--steps", "4", "--workers", "4", "--pause", "0")
