@@ -19,6 +19,8 @@ LATE_MOST = 3
 """Windows heard of too late that double the lead, and that bring another reference."""
 FEWEST_ITERATIONS = 2
 REFERENCE_PATIENCE_SECONDS = 60.0
+MANUAL_PATIENCE_SECONDS = 10.0
+"""A rank that begins reports some seconds after the first one; one that never learns its loop never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,14 @@ def window_from_bytes(data: bytes) -> Window:
 def wanted(standings: Iterable[Standing], world_size: int) -> str:
     """Return the reason that enough ranks stand for now, "" for none.
 
-    manual: one is enough. degraded: half of the ranks that report, because a slow rank slows all of a synchronous job.
+    manual: one is enough; ranks that do not report yet are waited for, but not for long.
+    degraded: half of the ranks that report, because a slow rank slows all of a synchronous job.
     reference: all ranks, or half of those that report when one has waited for a minute, or one that was late for it.
     """
     seen = list(standings)
     by_reason = {reason: [s for s in seen if s.wants == reason] for reason in ("manual", "degraded", "reference")}
-    if by_reason["manual"]:
+    manual = by_reason["manual"]
+    if manual and (len(seen) >= world_size or max(s.wants_since_seconds for s in manual) >= MANUAL_PATIENCE_SECONDS):
         return "manual"
     half = math.ceil(len(seen) / 2)
     if by_reason["degraded"] and len(by_reason["degraded"]) >= half:

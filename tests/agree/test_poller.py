@@ -262,7 +262,7 @@ def test_without_rank_0_another_rank_opens_the_attempt_after_a_while(own_server:
     clock = FakeClock()
     ranks = [Poller(lambda: C10dStore(own_server, "f/", "", clock), 3, 20.0, clock) for _ in range(2)]
     for number, poller in enumerate(ranks, 1):
-        poller.standing = standing(number, wants="manual")
+        poller.standing = standing(number, wants="manual", wants_since_seconds=10.0)
     rounds(ranks)
     assert not any(poller.agreed for poller in ranks)
     assert all(poller.silent_seconds() == 0 for poller in ranks)

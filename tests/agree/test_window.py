@@ -49,6 +49,13 @@ def test_ranks_that_do_not_report_do_not_count_for_degraded_but_hold_up_the_refe
     assert wanted([], world_size=8) == ""
 
 
+def test_a_manual_window_waits_a_while_for_ranks_that_do_not_report_yet() -> None:
+    assert wanted(standings("manual"), world_size=2) == ""
+    assert wanted(standings("manual", since=9.9), world_size=2) == ""
+    assert wanted(standings("manual", since=10.0), world_size=2) == "manual"
+    assert wanted(standings("manual", ""), world_size=2) == "manual"
+
+
 def test_one_rank_that_was_late_for_the_reference_is_enough_for_another() -> None:
     assert wanted([standing(0), standing(1, wants="reference", late=1)], world_size=2) == "reference"
     assert wanted([standing(0, late=1), standing(1, wants="reference")], world_size=2) == ""

@@ -5,7 +5,9 @@ Everything that is said of a case comes from what its workers delivered by OTLP,
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -104,14 +106,22 @@ class Bench:
         log = folder / "log"
         with log.open("w") as output:
             running = [
-                subprocess.Popen(command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+                subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
                 for command, environment in self._commands(case, folder)
             ]
         try:
             code = self._attend(case, folder, running)
         finally:
             for process in running:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         end = time.monotonic() + DELIVERY_SECONDS
         while code == 0 and not self._finished(case) and time.monotonic() < end:
