@@ -266,7 +266,11 @@ class Hooks:
                 recorder.notice(False)
             if (thread := recorder.thread) and thread != get_ident():
                 return batch
-            recorder.latest = key = id(getattr(iterator, "_dataset", iterator))
+            try:  # costs nothing where it holds
+                source = iterator._dataset
+            except AttributeError:  # a loader of another kind
+                source = iterator
+            recorder.latest = key = id(source)
             append((key, begin, perf_counter_ns()))
             return batch
 
