@@ -62,25 +62,9 @@ class Recorder:
     """
 
     __slots__ = (
-        "_overdue",
-        "_postponed",
-        "_seen_update",
-        "_started",
-        "_successors",
-        "_trainer",
-        "attention",
-        "counted",
-        "edge",
-        "latest",
-        "on_edge",
-        "on_first",
-        "optimizer",
-        "patient",
-        "place",
-        "rows",
-        "steps",
-        "thread",
-    )
+        "_overdue", "_postponed", "_seen_update", "_started", "_successors", "_trainer", "attention", "counted", "edge",
+        "latest", "on_edge", "on_first", "optimizer", "patient", "place", "rows", "steps", "thread",
+    )  # fmt: skip
 
     def __init__(self, on_first: Callable[[], None], on_edge: Callable[[], None], steps: int = 0) -> None:
         self.rows: deque[Row] = deque(maxlen=CAPACITY)
