@@ -157,7 +157,8 @@ def after_verdict(
     if arrived < life.arrived:
         return life
     kept = tuple(item for item in life.open if not _is_refuted(item, report, found, present))
-    opened = tuple(_keep_severity(_keep_cause(item, life.open), life.open) for item in found)
+    placed = (_keep_end(item, life.open) for item in found)
+    opened = tuple(_keep_severity(_keep_cause(item, life.open), life.open) for item in placed)
     open_ = opened + tuple(item for item in kept if not any(_same(item.finding, new.finding) for new in opened))
     triggered = report.reason in ("degraded", "blocked")
     return Life(open_, report.window_id, bool(open_) and (life.unhealthy or triggered), arrived=arrived)
@@ -246,6 +247,21 @@ def _same(one: Finding, other: Finding) -> bool:
     return (one.verdict, one.ranks, one.function_id, one.link) == (
         other.verdict, other.ranks, other.function_id, other.link,
     )  # fmt: skip
+
+
+def _keep_end(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:
+    """Return a link of which an earlier window showed the end at fault as the finding about that end."""
+    link = item.finding.link
+    for old in earlier:
+        known = old.finding
+        if link and not known.link and known.cause == item.finding.cause and not set(link).isdisjoint(known.hosts):
+            evidence = (*item.finding.evidence, f"an earlier window showed that it is {', '.join(known.hosts)}")
+            finding = replace(
+                item.finding, link=known.link, ranks=known.ranks, hosts=known.hosts, roles=known.roles,
+                scope=known.scope, evidence=evidence,
+            )  # fmt: skip
+            return replace(item, finding=finding, workers=old.workers)
+    return item
 
 
 def _keep_cause(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:

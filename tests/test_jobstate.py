@@ -123,6 +123,24 @@ def test_a_surmise_is_no_evidence_against_a_cause_that_was_shown() -> None:
     assert verdict(guessed, item(cause="gc_pause", confidence="low")).open[0].finding.cause == "gc_pause"
 
 
+NIC = {"cause": "nic_degraded", "kind": "communication", "function_id": "bbbbbbbbbbbb"}
+
+
+def test_a_link_of_which_one_end_was_shown_to_be_slow_stays_that_end_s_finding() -> None:
+    """Seen with one node's link limited: of the windows after the first some show only one of its two edges as slow."""
+    node = item(**NIC, ranks=(2,), hosts=("node-2",))
+    one_edge = {"ranks": (), "hosts": (), "roles": (), "scope": "link"}
+    life = verdict(Life(), node)
+    later = replace(item(**NIC, **one_edge, link=("node-2", "node-1"), impact_ratio=0.3), window_id=WINDOW + 60)
+    (kept,) = verdict(life, later, arrived=120.0).open
+    assert kept.window_id == WINDOW + 60
+    assert (kept.finding.ranks, kept.finding.hosts, kept.finding.link) == ((2,), ("node-2",), node.finding.link)
+    assert (kept.finding.scope, kept.finding.impact_ratio, kept.workers) == ("worker", 0.3, node.workers)
+    assert kept.finding.evidence[-1] == "an earlier window showed that it is node-2"
+    (other,) = verdict(life, item(**NIC, **one_edge, link=("node-1", "node-0")), arrived=120.0).open
+    assert other.finding.link == ("node-1", "node-0")
+
+
 def look(life: Life, *states: str, now: float, world_size: int = 4, last_seen: float | None = None) -> Life:
     seen = now if last_seen is None else last_seen
     workers = {rank: Sighting(state, seen) for rank, state in enumerate(states)}
