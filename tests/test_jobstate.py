@@ -123,13 +123,13 @@ def test_a_surmise_is_no_evidence_against_a_cause_that_was_shown() -> None:
     assert verdict(guessed, item(cause="gc_pause", confidence="low")).open[0].finding.cause == "gc_pause"
 
 
-NIC = {"cause": "nic_degraded", "kind": "communication", "function_id": "bbbbbbbbbbbb"}
+NIC: dict[str, Any] = {"cause": "nic_degraded", "kind": "communication", "function_id": "bbbbbbbbbbbb"}
 
 
 def test_a_link_of_which_one_end_was_shown_to_be_slow_stays_that_end_s_finding() -> None:
     """Seen with one node's link limited: of the windows after the first some show only one of its two edges as slow."""
     node = item(**NIC, ranks=(2,), hosts=("node-2",))
-    one_edge = {"ranks": (), "hosts": (), "roles": (), "scope": "link"}
+    one_edge: dict[str, Any] = {"ranks": (), "hosts": (), "roles": (), "scope": "link"}
     life = verdict(Life(), node)
     later = replace(item(**NIC, **one_edge, link=("node-2", "node-1"), impact_ratio=0.3), window_id=WINDOW + 60)
     (kept,) = verdict(life, later, arrived=120.0).open
