@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -311,23 +312,23 @@ def test_asked_to_end_it_ends_in_bounded_time_although_nobody_takes_its_series(t
 
 def test_a_window_that_the_endpoint_refuses_when_the_worker_ends_is_tried_again(tmp_path: Path) -> None:
     folder, writer = folder_of(tmp_path)
-    endpoint = Endpoint()
-    endpoint.answer = 404
-    running = process(folder, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url, OTEL_EXPORTER_OTLP_TIMEOUT="1")
-    assert running.stderr is not None
-    (folder / "window-9").mkdir()
-    samples.write(folder / "window-9", replace(capture(), window=Window(9, "manual", 1, 3)))
-    assert "cannot deliver to" in running.stderr.readline()
-    writer.write(status(pid=os.getpid(), state="finished"))
-    wait_for(lambda: not (folder / "window-9").exists())
-    time.sleep(1.5)  # the last push has been refused
-    assert running.poll() is None
-    endpoint.answer = 200
-    assert running.wait(20) == 0
-    assert "eroica.pattern_beta_ratio" in endpoint.series()
-    assert not folder.exists()
-    running.communicate()
-    endpoint.close()
+    with closing(Endpoint()) as endpoint:
+        endpoint.answer = 404
+        running = process(folder, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint.url, OTEL_EXPORTER_OTLP_TIMEOUT="1")
+        assert running.stderr is not None
+        (folder / "window-9").mkdir()
+        samples.write(folder / "window-9", replace(capture(), window=Window(9, "manual", 1, 3)))
+        assert "cannot deliver to" in running.stderr.readline()
+        wait_for(lambda: not (folder / "window-9").exists())
+        refused = len(endpoint.bodies)
+        writer.write(status(pid=os.getpid(), state="finished"))
+        wait_for(lambda: len(endpoint.bodies) >= refused + 2)  # the last push, and another try
+        assert running.poll() is None
+        endpoint.answer = 200
+        assert running.wait(20) == 0
+        assert "eroica.pattern_beta_ratio" in endpoint.series()
+        assert not folder.exists()
+        running.communicate()
 
 
 def test_a_worker_whose_1_hz_thread_stands_still_is_blocked_and_it_is_said_once(
