@@ -18,14 +18,18 @@ from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_second
 from eroica_otel.summarize.readers.kineto import read
 from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
+from eroica_otel.traces import Trace
 
 NANOSECONDS = 1e9
 
 
-def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD) -> WorkerWindow:
+def summarize(
+    capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD, trace: Trace | None = None
+) -> WorkerWindow:
     """Return everything this worker reports about the window; a reference window also carries noise levels.
 
     Args:
+        trace: The trace where it was read already (summarize/offline.py); else capture.trace is read.
         top: Functions kept, by beta. ``floor`` is the smallest kept beta: an absent function had a share in [0, floor].
         hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
 
@@ -33,7 +37,7 @@ def summarize(capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD)
         TraceError: the trace cannot be read, or holds no kernel although the process used a GPU: patterns of such a
             window would say that the GPU did nothing.
     """
-    events = read(capture.trace, capture.realtime_offset_ns) if capture.trace else _no_events()
+    events = trace.events if trace is not None else _events(capture)
     charged = _charge(capture, events)
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
     found = np.flatnonzero(beta > 0)
@@ -73,7 +77,9 @@ def _charge(capture: Capture, events: Events) -> Charged:
     return charged
 
 
-def _no_events() -> Events:
+def _events(capture: Capture) -> Events:
+    if capture.trace:
+        return read(capture.trace, capture.realtime_offset_ns)
     times, numbers = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return Events(times, times, numbers, numbers, times, (), (), {}, 0)
 

@@ -18,6 +18,7 @@ from eroica_otel.errors import TraceError
 from eroica_otel.model import Events
 from eroica_otel.summarize.readers.collectives import Arguments, group_and_bytes, single_group
 from eroica_otel.summarize.readers.decimals import nanoseconds
+from eroica_otel.traces import Steps, Trace
 
 CHUNK_BYTES = 8 << 20
 _CUT_BYTES = 1 << 20
@@ -25,6 +26,7 @@ _CUT_TRIES = 16
 _CUT = re.compile(rb"\}\s*,(?=\s*\{)")
 _OPEN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LARGEST_PART = 64 << 20
+_STEP = re.compile(r"ProfilerStep#(\d+)")
 _NOTHING = msgspec.Raw(b"")
 
 
@@ -146,6 +148,38 @@ def read(path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUN
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
         raise TraceError(f"{path}: after {columns.total} events: {error}") from error
     return columns.events(header, realtime_offset_ns)
+
+
+def read_whole(path: str, limit_bytes: int) -> Trace:
+    """Read a Kineto trace as the file tells it, on its own clock.
+
+    Raises:
+        TraceError: as read.
+    """
+    events = read(path, (0, 0))
+    thread = None
+    found: list[tuple[int, int, int]] = []
+    for place, name in enumerate(events.names):
+        if step := _STEP.fullmatch(name):
+            rows = np.flatnonzero(events.name == place)[:1].tolist()
+            found += [(int(step[1]), int(events.start_ns[row]), int(events.end_ns[row])) for row in rows]
+            thread = int(events.thread[rows[0]])
+    table = np.array(sorted(found, key=lambda row: row[1]), np.int64).reshape(-1, 3)
+    return Trace(
+        path=path,
+        format="kineto",
+        events=events,
+        rank=None,
+        world_size=None,
+        host="",
+        backend="",
+        devices=(),
+        groups={},
+        steps=Steps(table[:, 0], table[:, 1], table[:, 2]),
+        python=None,
+        gpu=any(kinds.is_kernel(category) for category in events.categories),
+        training_thread=thread,
+    )
 
 
 def _stream(file: BinaryIO, path: str, chunk_bytes: int, columns: _Columns) -> _Header:
