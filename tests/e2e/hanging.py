@@ -28,7 +28,8 @@ class Trouble:
     """What is to go wrong on this rank."""
 
     def __init__(self, folder: pathlib.Path, rank: int) -> None:
-        self.folder, self.rank, self.number = folder, rank, 1
+        self.folder, self.rank = folder, rank
+        self.number = 1 + len([path for path in folder.glob("fault-*") if not path.suffix])  # those before a restart
 
     def kind(self) -> str:
         """Return the next hang of this rank, "" while there is none."""
@@ -72,6 +73,17 @@ def hold() -> None:
     ctypes.PyDLL(None).system(f"sleep {HELD_SECONDS}".encode())
 
 
+def join() -> None:
+    """Meet in the launcher's store, each attempt in a place of its own.
+
+    By itself torch 2.13 meets where the attempt before has left its addresses, and falls over them.
+    """
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    server = dist.TCPStore(address, port, is_master=False)  # type: ignore[attr-defined]
+    store = dist.PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], server)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+
+
 def step(model: torch.nn.Module, batch: torch.Tensor) -> None:
     model(batch).square().mean().backward()
     for parameter in model.parameters():
@@ -85,7 +97,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder, blocked.PAUSE_SECONDS = arguments.control, arguments.pause_seconds
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    join()
     rank = dist.get_rank()
     tensor_group = dist.new_group(list(range(dist.get_world_size())))
     model = torch.nn.Linear(16, 1)

@@ -58,6 +58,7 @@ class Training:
             "EROICA_CAPTURE": "stacks", "OMP_NUM_THREADS": "1", "EROICA_TRAINING_JOB": JOB,
         }  # fmt: skip
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+        launcher += ["--max-restarts", "1"]
         script = [str(Path(__file__).parent / "hanging.py"), "--control", str(self.control)]
         script += ["--pause-seconds", str(PAUSE_SECONDS)]
         with self.log.open("w") as output:
@@ -303,3 +304,20 @@ def test_a_rank_that_dies_while_its_connections_stay_open_is_missing(training: T
     found = training.verdict()
     assert (found.cause, found.ranks) == ("hang_missing_rank", (2,))
     assert "gone" in found.advice
+
+
+@pytest.mark.long
+def test_after_a_restart_the_windows_of_the_earlier_attempt_in_the_launchers_store_mean_nothing(
+    training: Training,
+) -> None:
+    old = {worker.pid for worker in training.workers()}
+    os.kill(training.process.pid, signal.SIGCONT)
+    training.until(
+        lambda: not old & {w.pid for w in training.workers()} and training.states() == ["healthy"] * RANKS,
+        "the restarted ranks to know their loop",
+    )
+    assert {worker.identity.restart for worker in training.workers()} == {1}
+    takes_a_window(training)
+    assert max(worker.window_id for worker in training.workers()) == min(w.window_id for w in training.workers())
+    skipped = [what for worker in training.workers() for what in worker.windows if "skipped" in what]
+    assert skipped == []
