@@ -17,6 +17,7 @@ from eroica_otel.errors import ConfigError
 from eroica_otel.wanted import contradictions
 
 CAPTURE_MODES = ("light", "exact", "stacks")
+REDACT_MODES = ("none", "paths", "names")
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
 
@@ -113,6 +114,7 @@ class WorkerConfig:
     sampler_hertz: float = _option(
         "EROICA_SAMPLER_HERTZ", 1000.0, _number(10, 10000), "stack samples per second in a window"
     )
+    loaders: bool = _option("EROICA_LOADERS", True, _boolean, "sample the processes of a DataLoader too, in a window")
     top_functions: int = _option("EROICA_TOP_FUNCTIONS", 50, _integer(1, 500), "functions kept per worker and window")
     hold_seconds: float = _option(
         "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
@@ -141,6 +143,12 @@ class WorkerConfig:
     remote_write_password_file: str = _option(
         "EROICA_REMOTE_WRITE_PASSWORD_FILE", "", str, "file with the password, read at each delivery"
     )
+    redact: str = _option(
+        "EROICA_REDACT", "none", _choice(*REDACT_MODES), "none, paths or names: what leaves as keyed hashes"
+    )
+    redact_key_file: str = _option(
+        "EROICA_REDACT_KEY_FILE", "", str, "file with their key, the same on all machines; else made in EROICA_DIR"
+    )
     problems: tuple[str, ...] = ()
 
     @classmethod
@@ -165,11 +173,16 @@ class WorkerConfig:
         config = cls(**(values | wins))
         config = replace(config, problems=(*problems, *contradictions(environment, config)))
         directory = os.path.expanduser(config.directory) if config.directory else default_directory()
-        return replace(config, directory=os.path.abspath(directory))
+        key_file = config.redact_key_file and os.path.abspath(os.path.expanduser(config.redact_key_file))
+        return replace(config, directory=os.path.abspath(directory), redact_key_file=key_file)
 
 
 OPTIONS = {item.name: item for item in fields(WorkerConfig) if "variable" in item.metadata}
 """Every option by the name of its field."""
+
+
+_CAREFUL = {"redact": "names"}
+"""What an unusable value means where the default would do what must not happen: names that were to be kept leave."""
 
 
 def _parsed(given: Mapping[str, Any], spelled: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -182,7 +195,11 @@ def _parsed(given: Mapping[str, Any], spelled: Mapping[str, str]) -> tuple[dict[
         try:
             values[name] = OPTIONS[name].metadata["parse"](str(value))
         except ValueError as error:
-            problems.append(f"{spelled[name]}={value!r} is not usable: give {error}; it is ignored")
+            instead = _CAREFUL.get(name)
+            if instead is not None:
+                values[name] = instead
+            done = "it is ignored" if instead is None else f"{instead} is used"
+            problems.append(f"{spelled[name]}={value!r} is not usable: give {error}; {done}")
     return values, problems
 
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +28,12 @@ from eroica_otel.export.budget import fit
 from eroica_otel.export.instruments import create, record
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
+from eroica_otel.export.redact import Redactor
+from eroica_otel.export.secret import NamesFile, redactor
 from eroica_otel.export.standing import standing_points
 from eroica_otel.folder import remove, turn
 from eroica_otel.hardware import host
+from eroica_otel.kinds import Frame
 from eroica_otel.model import WorkerWindow
 from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
 from eroica_otel.profile import samples
@@ -60,6 +63,7 @@ class Helper:
         self._status: Status | None = None
         self._board = Board()
         self._outlet: Outlet | None = None
+        self._redaction: tuple[Redactor, NamesFile] | None = None
         self._stops = Stops()
         self._heartbeat = Heartbeat()
         self._frozen = Frozen(folder, self._config.cooldown_seconds)
@@ -109,11 +113,12 @@ class Helper:
         if heard is not None and state not in (None, "Z"):
             window = self._frozen.see(status, heard, now, self._stops, time.time())
             if window is not None:
-                self._show(fit(window))
+                self._show(fit(window), self._frozen.stack)
 
     def _open(self) -> None:
         assert self._status is not None
         who, pid = self._status.identity, self._status.pid
+        self._redaction = redactor(self._config, who, self._environment, lambda why: self._failed("redact", why))
         self._outlet = Outlet(self._environment, who, pid, self._failed, self._config, self._folder)
         self._histograms = create(self._outlet.meter(), self._board)
         self._refresh()
@@ -134,7 +139,10 @@ class Helper:
             with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
                 window = summarize(capture, self._config.top_functions)
             self._missing = dict(capture.missing)
-            self._show(self._complete(window, capture.start_ns, capture.end_ns))
+            self._show(
+                self._complete(window, capture.start_ns, capture.end_ns),
+                (Frame(*frame) for frame in capture.frames),
+            )
         except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, MemoryError) as error:
             self._failed("summarize", f"{folder.name} could not be summarised: {error}")
             self._windows[f"{reason} failed"] += 1
@@ -147,23 +155,27 @@ class Helper:
         self._dropped += fitted.dropped
         return fitted
 
-    def _show(self, window: WorkerWindow) -> None:
+    def _show(self, window: WorkerWindow, frames: Iterable[Frame]) -> None:
+        """Let a window leave; nothing of the training's code does but through here. ``frames`` are its stacks'."""
+        if self._redaction is None:
+            return  # the worker has not said who it is, so nothing is open
         self._windows[f"{window.reason} sent"] += 1
         self._refresh()
-        self._board.show(window_points(window))
+        self._board.show(window_points(self._redaction[0].window(window, frames)))
         self._shown_at, self._shown_ns = time.monotonic(), time.perf_counter_ns()
         if self._outlet is not None:
             self._outlet.push_now()
 
     def _refresh(self) -> None:
         self._refreshed = time.monotonic()
-        if self._status is None:
+        if self._status is None or self._redaction is None:
             return
+        self._keep_names(self._redaction[1])
         windows = Counter(self._status.windows) + self._windows
         unheard = self._heartbeat.silent and self._status.state != "finished"
         self._board.stand(
             standing_points(
-                replace(self._status, state=self._frozen.state) if unheard else self._status,
+                self._redaction[0].status(replace(self._status, state=self._frozen.state) if unheard else self._status),
                 deliveries=self._outlet.counts() if self._outlet is not None else {},
                 failures=Counter(self._status.failures) + self._failures,
                 windows=windows,
@@ -177,6 +189,12 @@ class Helper:
         if self._shown_at and held and self._outlet is not None and self._outlet.delivered_since(self._shown_ns):
             self._board.show(())
             self._shown_at = 0.0
+
+    def _keep_names(self, names: NamesFile) -> None:
+        try:
+            names.write()
+        except OSError as error:
+            self._failed("redact", f"the names behind the tokens cannot be kept: {error}")
 
     def close(self, at_once: bool = False) -> None:
         """Deliver once more and remove the folder; bounded, whatever the endpoint does; tighter when ``at_once``."""

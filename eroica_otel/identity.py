@@ -67,7 +67,8 @@ def resolve(
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world = distributed.get_rank(), distributed.get_world_size()
     return Identity(
-        training_job=config.training_job or job_name(environment, argv),
+        # The script's name is one of the training's code: where those are to be hidden it names no job.
+        training_job=config.training_job or job_name(environment, argv if config.redact == "none" else ()),
         team=config.team or resource_attributes(environment).get("service.namespace", ""),
         rank=rank,
         host=resource_attributes(environment).get("host.name") or socket.gethostname(),

@@ -92,6 +92,11 @@ class Frozen:
         self._spied = False
         self.state = ""
 
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """Frames of the frozen thread, outermost first; () while unknown."""
+        return self._stack or ()
+
     def see(self, status: Status, heartbeat_ns: int, now_ns: int, stops: Stops, wall: float) -> WorkerWindow | None:
         """Take one round; return the window to export, if one is due.
 

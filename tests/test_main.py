@@ -42,8 +42,8 @@ def test_help_fits_one_screen_and_starts_with_what_a_person_wants(capsys: pytest
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
-    shown = re.findall(r"eroica-otel (run|window|set|disable|localize|report|demo)", "\n".join(lines))
-    assert shown == ["run", "window", "set", "disable", "localize", "report", "demo"]
+    shown = re.findall(r"eroica-otel (run|window|set|disable|localize|report|unredact|demo)", "\n".join(lines))
+    assert shown == ["run", "window", "set", "disable", "localize", "report", "unredact", "demo"]
     assert next(line for line in lines if "eroica-otel run" in line).startswith("  watch a training")
 
 
@@ -61,7 +61,7 @@ def test_no_command_is_wrong_usage_and_shows_the_help(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("localise", "did you mean localize?"), ("xyz", "there are run, window, set, disable, localize, report, demo")],
+    [("localise", "did you mean localize?"), ("xyz", "there are run, window, set, disable, localize, report, unredact, demo")],
 )
 def test_an_unknown_command_names_the_right_ones(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word]) == 2

@@ -48,6 +48,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "localize": Command("find the slow worker:  eroica-otel localize", _JUDGES),
         "report": Command("read a verdict:        eroica-otel report", _JUDGES),
+        "unredact": Command(
+            "put names back:        eroica-otel unredact report.json",
+            "0 every token has its name, 2 wrong usage, 3 some are unknown, or a failure",
+        ),
         "demo": Command("see it work:           eroica-otel demo", "0 the right verdict, 2 wrong usage, 3 failure"),
     }
 )
