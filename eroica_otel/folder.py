@@ -15,13 +15,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from eroica_otel.profile.bell import LOADERS_FILE
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, REQUEST_FILE, STATUS_FILE, WATCHDOG_FILE
 
 TURN_FILE = "turn"
 SWEEP_SECONDS = 60.0
 """Age from which a folder that nobody holds is left over; before, its process may only be about to hold it."""
-_OURS = {STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, WATCHDOG_FILE, "probe"}
+_OURS = {
+    STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, WATCHDOG_FILE, LOADERS_FILE,
+    "probe",
+}  # fmt: skip
 _REMEDY = "set EROICA_DIR to a folder of your own"
 
 

@@ -36,7 +36,7 @@ from eroica_otel.hardware import host
 from eroica_otel.kinds import Frame
 from eroica_otel.model import WorkerWindow
 from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
-from eroica_otel.profile import samples
+from eroica_otel.profile import loaderfiles, samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, Status, StatusReader, hold
 from eroica_otel.summarize.pattern import summarize
@@ -75,8 +75,12 @@ class Helper:
         self._shown_ns = 0
         self._refreshed = 0.0
 
-    def tick(self) -> None:
-        """Read the status, take a finished capture if there is one, renew the board once a second."""
+    def tick(self, last: bool = False) -> None:
+        """Read the status, take a finished capture if there is one, renew the board once a second.
+
+        Args:
+            last: No further round will come, so a capture is taken as it is.
+        """
         if self._reader is None:
             if not (self._folder / STATUS_FILE).exists():
                 return
@@ -94,8 +98,9 @@ class Helper:
         if self._status is not None:
             self._watch(self._status)
         for path in sorted(self._folder.glob("window-*/" + samples.META)):
-            self._take(path.parent)
-            _give_back()
+            if last or loaderfiles.settled(path.parent, path):
+                self._take(path.parent)
+                _give_back()
         if time.monotonic() - self._refreshed >= REFRESH_SECONDS:
             self._refresh()
 
@@ -141,7 +146,7 @@ class Helper:
             self._missing = dict(capture.missing)
             self._show(
                 self._complete(window, capture.start_ns, capture.end_ns),
-                (Frame(*frame) for frame in capture.frames),
+                (Frame(*frame) for frame in capture.all_frames),
             )
         except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, MemoryError) as error:
             self._failed("summarize", f"{folder.name} could not be summarised: {error}")
@@ -198,7 +203,7 @@ class Helper:
 
     def close(self, at_once: bool = False) -> None:
         """Deliver once more and remove the folder; bounded, whatever the endpoint does; tighter when ``at_once``."""
-        self.tick()
+        self.tick(last=True)
         self._refresh()
         if self._outlet is not None:
             if at_once or not self._shown_at or self._outlet.delivered_since(self._shown_ns):

@@ -14,20 +14,33 @@ from typing import NamedTuple
 NAME_LENGTH = 128
 """Longest function name that is exported."""
 
-OPERATORS = frozenset({"cpu_op", "operator"})
+OPERATORS = frozenset({"cpu_op", "operator", "hpu_op"})
 ANNOTATIONS = frozenset({"user_annotation"})
 KERNELS = frozenset({"kernel", "gpu_kernel"})
+COMMANDS = frozenset({"mtia_ccp_events", "mtia_workloadd"})
+"""What a device of another maker ran; the name says whether it computed, copied or waited."""
 COPIES = frozenset({"gpu_memcpy", "memcpy"})
 SETS = frozenset({"gpu_memset", "memset"})
-RUNTIMES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "runtime"})
-NEVER_CHARGED = frozenset(
+RUNTIMES = frozenset(
     {
-        "", "ac2g", "async", "async_cpu_to_gpu", "async_gpu", "cpu_instant_event", "cuda_sync", "fwdbwd",
-        "gpu_user_annotation", "overhead", "python_function", "trace",
+        "cuda_runtime", "cuda_driver", "hip_runtime", "runtime", "mtia_runtime", "glow_runtime", "xpu_runtime",
+        "xpu_driver", "privateuse1_runtime", "privateuse1_driver",
     }
 )  # fmt: skip
-"""Known categories without work of their own; a Python function of the trace does not hide the operator around it."""
-KNOWN_CATEGORIES = OPERATORS | ANNOTATIONS | KERNELS | COPIES | SETS | RUNTIMES | NEVER_CHARGED
+PYTHON_CALLS = frozenset({"python_function"})
+NEVER_CHARGED = PYTHON_CALLS | frozenset(
+    {
+        "", "ac2g", "async", "async_cpu_to_gpu", "async_gpu", "collective_comm", "cpu_instant_event", "cuda_event",
+        "cuda_profiler_range", "cuda_sync", "external_correlation", "fwdbwd", "gpu_user_annotation", "mtia_counters",
+        "mtia_insight", "overhead", "trace",
+    }
+)  # fmt: skip
+"""Known categories without work of their own; a Python function of the trace does not hide the operator around it.
+
+Of the rest, cuda_profiler_range is a kernel that CUPTI's range profiler ran apart from all others, and again and again:
+its time says nothing.
+"""
+KNOWN_CATEGORIES = OPERATORS | ANNOTATIONS | KERNELS | COMMANDS | COPIES | SETS | RUNTIMES | NEVER_CHARGED
 
 WRAPPERS = ("autograd", "torch::autograd", "c10d", "torch::distributed", "torch.distributed", "profiler")
 """Namespaces (and those below them) that wrap other work: innermost there means that no operator runs."""
@@ -79,8 +92,12 @@ _COMPUTE_FAMILIES = _compiled(
 _HOST_FAMILIES = _compiled(
     ("sync", r"synchronize|streamwait|eventquery"),
     ("alloc", r"malloc|free|hostalloc|memcreate|memmap|hostregister"),
-    ("launch", r"launch"),
+    ("launch", r"launch|runfunction|enqueuecommand"),
 )
+_COMMAND_WAITS = re.compile(r"^event_(?:wait|record)", re.IGNORECASE)
+_COMMAND_COPIES = re.compile(r"dma|memcpy", re.IGNORECASE)
+_ANY_COLLECTIVE = re.compile(r"(?:nccl|rccl)DevKernel_Generic", re.IGNORECASE)
+_LAUNCH = re.compile(r"launch\w*kernel|graphlaunch", re.IGNORECASE)
 
 WAIT_FRAMES = _compiled(
     ("torch.autograd.graph", r"_engine_run_backward$"),
@@ -100,15 +117,28 @@ WAIT_FRAMES = _compiled(
 )
 """(module prefix, qualified name): an innermost frame in which a thread waits for its peers or for the device."""
 INPUT_FRAMES = _compiled(
-    ("torch.utils.data.dataloader", r"DataLoaderIter\.(?:__next__|_next_data|_try_get_data|_get_data)$"),
+    ("torch.utils.data.dataloader", r"(?:DataLoaderIter\.|^)(?:__next__|_next_data|_try_get_data|_get_data)$"),
     ("torch.utils.data._utils.fetch", r"fetch$"),
     ("torchdata", r"(?:__next__|_next_data|fetch|\.next)$"),
     ("ray.data", r"iter_batches|iter_torch_batches|__next__$"),
     ("eroica_otel.signals.hooks", r"^(?!.*(?:step|update))"),
 )
 """(module prefix, qualified name): a frame below which everything is the input call."""
-LOADER_FRAMES = _compiled(("torch.utils.data._utils.worker", ""))
+LOADER_FRAMES = _compiled(("torch.utils.data._utils.worker", ""), ("torchdata.stateful_dataloader.worker", ""))
 """Frames that only a process of the DataLoader has."""
+LOADER_QUEUE_FRAMES = _compiled(
+    ("torch.utils.data.dataloader", r"MultiProcessingDataLoaderIter\.(?:_try_get_data|_get_data)$"),
+    ("torchdata.stateful_dataloader", r"MultiProcessingDataLoaderIter\.(?:_try_get_data|_get_data)$"),
+)
+QUEUE_WAIT_FRAMES = _compiled(
+    ("selectors", r"select$"),
+    ("multiprocessing.connection", r"(?:^|\.)(?:wait|poll|_poll)$"),
+    ("threading", r"(?:^|\.)wait$"),
+    ("queue", r"(?:^|\.)get$"),
+)
+"""Below a frame of the first table an innermost one of the second waits for a process of the DataLoader."""
+LOADER_IDLE_FRAMES = _compiled(("multiprocessing", ""), ("torch.multiprocessing", ""))
+"""Frames right below the loop of such a process in which it waits for work, or hands a batch over."""
 
 _LIGHTNING = r"^(?:lightning\.pytorch|pytorch_lightning)\."
 PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
@@ -171,9 +201,24 @@ def is_collective(name: str) -> bool:
     return _COLLECTIVE.match(name) is not None
 
 
+def is_any_collective(name: str) -> bool:
+    """Return whether a kernel of this name runs any collective, so that the name does not say which."""
+    return _ANY_COLLECTIVE.match(name) is not None
+
+
+def resolved_collective(name: str, collective: str) -> str:
+    """Return the name of such a kernel with the collective that it ran."""
+    return f"{plain_name(name)}: {collective}"
+
+
 def is_kernel(category: str) -> bool:
     """Return whether events of this category run on an accelerator; one of them makes the job a GPU job."""
-    return category.lower() in KERNELS
+    return category.lower() in KERNELS or category.lower() in COMMANDS
+
+
+def uses_accelerator(categories: Iterable[str], names: Iterable[str]) -> bool:
+    """Return whether a trace is of a process with an accelerator: it holds kernels, or calls that launch some."""
+    return any(is_kernel(category) for category in categories) or any(_LAUNCH.search(name) for name in names)
 
 
 def is_known(category: str) -> bool:
@@ -191,6 +236,12 @@ def _operator(name: str) -> Label:
     return Label("", "", True) if wraps else Label("compute", _first(_COMPUTE_FAMILIES, bare), True)
 
 
+def _command(name: str) -> Label:
+    if _COMMAND_WAITS.search(name):
+        return Label("", "", False)
+    return Label("memory", "copy", False) if _COMMAND_COPIES.search(name) else Label("compute", "other", False)
+
+
 @lru_cache(maxsize=65536)
 def classify(category: str, name: str) -> Label:
     """Return what a trace event of this category and name is charged as."""
@@ -202,6 +253,8 @@ def classify(category: str, name: str) -> Label:
         return _operator(name)
     if low in KERNELS:
         return Label("compute", _first(_COMPUTE_FAMILIES, plain_name(name)), False)
+    if low in COMMANDS:
+        return _command(name)
     if low in COPIES or low in SETS:
         return Label("memory", "copy" if low in COPIES else "set", False)
     if low in RUNTIMES:
@@ -229,6 +282,24 @@ def python_family(stack: Iterable[Frame]) -> str:
     if any(is_input(frame) for frame in frames):
         return "input"
     return "wait" if frames and _matches(WAIT_FRAMES, frames[-1]) else "other"
+
+
+def loader_stack(stack: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Return what a process of the DataLoader runs, from its loop inwards; () where it waits for work or ends."""
+    frames = tuple(stack)
+    at = next((place for place, frame in enumerate(frames) if _matches(LOADER_FRAMES, frame)), len(frames))
+    mine = tuple(frame for frame in frames[at:] if not is_own(frame))
+    return () if len(mine) > 1 and _matches(LOADER_IDLE_FRAMES, mine[1]) else mine
+
+
+def awaits_loader(stack: Iterable[Frame]) -> bool:
+    """Return whether a thread with this stack waits for a process of its DataLoader."""
+    frames = tuple(stack)
+    return (
+        bool(frames)
+        and _matches(QUEUE_WAIT_FRAMES, frames[-1])
+        and any(_matches(LOADER_QUEUE_FRAMES, frame) for frame in frames)
+    )
 
 
 def is_wait(frame: Frame) -> bool:

@@ -182,6 +182,26 @@ class WorkerWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class LoaderSamples:
+    """Stack samples of one process of the rank's DataLoader; arrays as in Capture.
+
+    Attributes:
+        process: Its number.
+        batch_ns: When it handed over a batch, sorted.
+        ended: Whether its file was written to the end; else it was killed or hangs, and its last stack holds on.
+    """
+
+    process: int
+    frames: tuple[tuple[str, str, str, int], ...]
+    stacks: tuple[tuple[int, ...], ...]
+    stack_ns: NDArray[np.int64]
+    stack_ids: NDArray[np.int32]
+    cpu_ns: NDArray[np.int64]
+    batch_ns: NDArray[np.int64]
+    ended: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Capture:
     """Raw material of one window on one worker, as it comes out of the training process.
 
@@ -203,6 +223,7 @@ class Capture:
         missing: Resources that could not be sampled, with the reason.
         gpu: Whether the process used a GPU and its kernels were to be captured.
         progress, silent_seconds: As WorkerWindow, of a blocked window.
+        loaders: The processes of the rank's DataLoader that were sampled.
     """
 
     window: Window
@@ -233,6 +254,12 @@ class Capture:
     gpu: bool = False
     progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     silent_seconds: float | None = None
+    loaders: tuple[LoaderSamples, ...] = ()
+
+    @property
+    def all_frames(self) -> tuple[tuple[str, str, str, int], ...]:
+        """Frames of every stack in it, those of the loader's processes too."""
+        return sum((one.frames for one in self.loaders), self.frames)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eroica_otel.config import OPTIONS, WorkerConfig
 from eroica_otel.errors import ConfigError
+from eroica_otel.profile.loaders import WorkerLoop
 from eroica_otel.signals.hooks import Hooks, Recorder, Watched
+from eroica_otel.signals.loaderhook import LoaderHook
 
 if TYPE_CHECKING:
     from eroica_otel.worker import Worker
@@ -56,6 +58,7 @@ class Handle:
         self._guard = Guard()
         self._recorder = Recorder(lambda: self._guard("start", self._start), lambda: None, steps)
         self._hooks: Hooks | None = None
+        self._loader_hook: LoaderHook | None = None
         self._worker: Worker | None = None
         self._left: list[Worker] = []
         self._finalizer: Any = None
@@ -74,6 +77,9 @@ class Handle:
         if self.config.disabled:
             return
         self._hooks = Hooks(self._recorder, self._guard)
+        if self.config.loaders:
+            directory = self.config.directory
+            self._loader_hook = LoaderHook(lambda name, loop: WorkerLoop(name, directory, loop), self._guard)
         itself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(itself()))
         atexit.register(self._at_exit)
@@ -147,6 +153,7 @@ class Handle:
         if self._hooks is not None:
             self._guard("stop", self._hooks.close)
             self._hooks = None
+        self._unhook_loaders()
         self._at_exit(wait=True)
         atexit.unregister(self._at_exit)
         if self._finalizer is not None:
@@ -160,11 +167,17 @@ class Handle:
             _ACTIVE.pop()
             _COUNTED[:] = [self._recorder.steps]
 
+    def _unhook_loaders(self) -> None:
+        if self._loader_hook is not None:
+            self._guard("stop", self._loader_hook.close)
+            self._loader_hook = None
+
     def disable(self) -> None:
         """Stop watching, from another thread than the one that trains, until ``instrument()`` is called again."""
         self.detached = True
         if self._hooks is not None:
             self._hooks.close(elsewhere=True)
+        self._unhook_loaders()
         self._say("detached, as eroica-otel disable has asked; eroica_otel.instrument() or a restart attaches again")
         self._at_exit(wait=True)
 

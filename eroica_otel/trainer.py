@@ -20,6 +20,7 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import CaptureError, Guard, unguarded
 from eroica_otel.hardware import host, net
 from eroica_otel.model import Identity, Window
+from eroica_otel.profile.bell import LOADERS_FILE, Bell
 from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, Readings, WindowCapture, affordable_iterations
 from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
 from eroica_otel.signals.backward import inside_backward
@@ -78,7 +79,13 @@ class Windows:
         self.measure_again()
         self.last: Window | None = None
         self.late, self.missed = 0, ""
+        self._bell: Bell | None = None
+        if config.loaders:
+            guard("loaders", self._hang_bell)
         recorder.on_edge = self.on_edge
+
+    def _hang_bell(self) -> None:
+        self._bell = Bell(self._folder / LOADERS_FILE, create=True)
 
     def measure_again(self) -> None:
         """Have the rate of events found out by the next probe; stacks alone need none."""
@@ -216,6 +223,7 @@ class Windows:
                 self.config.sampler_hertz,
                 self._counters.read if self._counters is not None else None,
                 _readings,
+                self._bell if window.id else None,
             )
             capture.start(steps)
         except (CaptureError, OSError, RuntimeError) as error:
@@ -299,7 +307,7 @@ class Windows:
 
     def forget(self) -> None:
         """In a forked child: leave the parent's window alone, and take the look at the training's profiler away."""
-        self._capture = None
+        self._capture = self._bell = None
         if self._user is not None:
             self._user.close()
             self._user = None

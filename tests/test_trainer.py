@@ -15,6 +15,7 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.hardware import host, net
 from eroica_otel.model import Window
 from eroica_otel.profile import samples
+from eroica_otel.profile.bell import LOADERS_FILE
 from eroica_otel.signals.hooks import NEVER, Recorder
 from eroica_otel.trainer import MOST_EXCLUDED, PROBE_PAUSE, Windows, signature_of
 from factories_worker import identity
@@ -73,7 +74,7 @@ def test_the_probe_tells_the_rate_of_events_and_leaves_nothing_behind(training: 
     assert rate is not None
     # Three operators in an iteration, and the trace's own header.
     assert 3 <= rate < 100
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [LOADERS_FILE]
     assert training.recorder.edge == NEVER
     assert not training.windows.busy
     assert training.windows.counts == {}
@@ -219,7 +220,7 @@ def test_training_that_ends_inside_a_window_ends_it(training: Training, tmp_path
     training.step(4)
     training.windows.close()
     assert training.windows.counts == {"manual skipped": 1}
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [LOADERS_FILE]
     training.step(5)
     assert training.captures() == []
 

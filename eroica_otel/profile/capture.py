@@ -19,6 +19,7 @@ import numpy as np
 from eroica_otel.errors import CaptureError
 from eroica_otel.model import Capture, Identity, Window
 from eroica_otel.profile import samples
+from eroica_otel.profile.bell import Bell
 from eroica_otel.profile.kineto import TorchProfiler
 from eroica_otel.profile.stacks import StackSampler
 
@@ -80,12 +81,15 @@ class WindowCapture:
         hertz: float,
         nic: Callable[[], tuple[int, int]] | None,
         readings: Callable[[], Readings],
+        bell: Bell | None = None,
     ) -> None:
+        """Args: bell: What wakes the processes of the training's DataLoader."""
         self.window = window
         self._identity = identity
         self._folder = folder
         self._profiler = profiler
         self._readings = readings
+        self._hertz, self._bell = hertz, bell
         self._thread = threading.get_ident()
         self._sampler = StackSampler(self._thread, hertz, nic)
         self._borders: list[int] = []
@@ -108,6 +112,8 @@ class WindowCapture:
             if self._profiler is not None:
                 self._profiler.stop()
             raise CaptureError(f"the stack sampler cannot start: {error}") from error
+        if self._bell is not None:
+            self._bell.ring(self.window.id, self._hertz)
         self._before = self._readings()
         self._offsets[0] = realtime_offset_ns()
         self._running = True
@@ -132,6 +138,7 @@ class WindowCapture:
         if self._running:
             self._running = False
             self.failure = why
+            self._silence()
             self._sampler.stop()
             if self._profiler is not None and self.here:
                 self._profiler.stop()
@@ -149,12 +156,17 @@ class WindowCapture:
         self._running = False
         self._after = self._readings()
         self._offsets[1] = realtime_offset_ns()
+        self._silence()
         self._sampler.stop()
         trace = self._save_trace() if self._profiler is not None else ""
         self.blocked_seconds += (time.perf_counter_ns() - self._borders[-1]) / 1e9
         capture = self._capture(trace, facts)
         samples.write(self._folder, capture)
         return capture
+
+    def _silence(self) -> None:
+        if self._bell is not None:
+            self._bell.silence(self.window.id)
 
     def _save_trace(self) -> str:
         assert self._profiler is not None

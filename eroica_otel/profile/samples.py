@@ -2,6 +2,7 @@
 
 trace.json    Kineto's own file (absent in mode stacks)
 arrays.npz    the arrays of model.Capture, by field name
+loader-N.jsonl  one for each process N of the DataLoader, written by itself (profile/loaders.py)
 meta.json     everything else; renamed into place last, so that it says "complete"
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Identity, Window
+from eroica_otel.profile import loaderfiles
 
 TRACE, ARRAYS, META = "trace.json", "arrays.npz", "meta.json"
 ARRAY_FIELDS = ("iteration_ns", "stack_ns", "stack_ids", "cpu_ns", "gc_ns", "nic_ns", "nic_tx", "nic_rx")
@@ -30,7 +32,7 @@ def write(folder: Path, capture: Capture) -> None:
     plain = {
         field.name: getattr(capture, field.name)
         for field in fields(capture)
-        if field.name not in (*ARRAY_FIELDS, "window", "identity")
+        if field.name not in (*ARRAY_FIELDS, "window", "identity", "loaders")
     }
     plain |= {"window": asdict(capture.window), "identity": asdict(capture.identity), "missing": dict(capture.missing)}
     plain["progress"] = dict(capture.progress)
@@ -55,6 +57,6 @@ def read(folder: Path) -> Capture:
         meta["frames"] = tuple((m, q, f, int(line)) for m, q, f, line in meta["frames"])
         meta["stacks"] = tuple(tuple(stack) for stack in meta["stacks"])
         meta["progress"] = {group: (int(put), done) for group, (put, done) in meta["progress"].items()}
-        return Capture(**meta, **columns)
+        return Capture(**meta, **columns, loaders=loaderfiles.read(folder))
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise TraceError(f"{folder} holds no complete capture: {error}") from error

@@ -83,6 +83,11 @@ class StackSampler:
         self._runner.join(timeout=1.0)
         self._undo()
 
+    def leave(self) -> None:
+        """In a child that was forked inside the window, and has no sampler: put back what ``start`` has changed."""
+        if os.getpid() != self._pid:
+            self._undo()
+
     def _undo(self) -> None:
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
@@ -90,8 +95,8 @@ class StackSampler:
             sys.setswitchinterval(self._switch_interval)
 
     def _on_gc(self, phase: str, info: dict[str, Any]) -> None:
-        if os.getpid() != self._pid:  # a child that was forked inside the window: it has no sampler
-            self._undo()
+        if os.getpid() != self._pid:
+            self.leave()
         elif phase == "start":
             self._gc_start = self._clock()
         elif self._gc_start:

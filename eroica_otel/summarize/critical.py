@@ -18,6 +18,7 @@ from eroica_otel.model import KINDS, Capture, Events
 from eroica_otel.summarize.functions import Function, Functions
 from eroica_otel.summarize.innermost import innermost
 from eroica_otel.summarize.intervals import Intervals, Times, clip, join, length, merge, nothing, subtract, union
+from eroica_otel.summarize.loaders import held_up
 from eroica_otel.summarize.stacks import python_activity
 
 CPU_ORDER = ("compute", "python", "communication", "python_wait")
@@ -38,6 +39,7 @@ class Charged:
         event_function: Function of each trace event, -1 where it is never charged; shape [events].
         unknown: Events per category that the table of kinds does not know.
         gpu: Whether the window was charged as that of a GPU job.
+        loader_ns, loader_cpu_ns: As HeldUp.time_ns and HeldUp.cpu_ns.
     """
 
     functions: tuple[Function, ...]
@@ -47,6 +49,8 @@ class Charged:
     event_function: Times
     unknown: Mapping[str, int]
     gpu: bool
+    loader_ns: Times
+    loader_cpu_ns: Times
 
 
 def charge_levels(levels: Sequence[Intervals], start: int, end: int) -> tuple[Intervals, list[int]]:
@@ -69,7 +73,9 @@ def charge(capture: Capture, events: Events) -> Charged:
     gpu = any(kinds.is_kernel(category) for category in events.categories)
     number, nests, kind = _label(events, functions)
     levels = _trace_levels(events, number, nests, kind, gpu)
-    work, wait = python_activity(capture, functions)
+    work, wait, queue = python_activity(capture, functions)
+    held = held_up(capture, queue, functions)
+    work = join(work, held.charged)
     if gpu:
         levels["python"] = join(work, wait)
     else:
@@ -87,6 +93,8 @@ def charge(capture: Capture, events: Events) -> Charged:
         event_function=number,
         unknown=_unknown(events),
         gpu=gpu,
+        loader_ns=held.time_ns,
+        loader_cpu_ns=held.cpu_ns,
     )
 
 

@@ -1,7 +1,8 @@
 """Which resource each kind should be using, and mu and sigma of every function from the samples of it.
 
 On a CPU-only job compute uses ``cpu``: one core, by the training thread. Python and host calls always do. Communication
-uses ``nic``, in the direction that carried more while the function was charged. Nothing else is sampled by a worker.
+uses ``nic``, in the direction that carried more while the function was charged. Nothing else is sampled by a worker. A
+function in a process of the DataLoader uses the core of that process.
 """
 
 from __future__ import annotations
@@ -49,8 +50,15 @@ def measure(capture: Capture, charged: Charged, hold: Mapping[str, float] = HOLD
     links = ("communication",)
     cores = ("python", "host") if charged.gpu else ("python", "compute")
     return _of_kinds(charged, links, "nic", _directions(capture), hold["nic"]) | _of_kinds(
-        charged, cores, "cpu", [cumulative_use(capture.stack_ns, capture.cpu_ns, ONE_CORE)], hold["cpu"]
+        charged, cores, "cpu", _cores(capture, charged), hold["cpu"]
     )
+
+
+def _cores(capture: Capture, charged: Charged) -> list[Use | None]:
+    """Return the use by the training thread and by the loader's processes, which is flat where they are not charged."""
+    own = cumulative_use(capture.stack_ns, capture.cpu_ns, ONE_CORE)
+    loaders = cumulative_use(charged.loader_ns, charged.loader_cpu_ns, ONE_CORE)
+    return [own] if loaders is None else [own, loaders]
 
 
 def _directions(capture: Capture) -> list[Use | None]:

@@ -17,10 +17,11 @@ INPUT_FRAME = Frame("eroica_otel", "watch", "eroica_otel", 0)
 
 
 class PythonActivity(NamedTuple):
-    """Python at work and Python in a wait frame; collections count as work."""
+    """Python at work, in a wait frame, and in the queue of the DataLoader's processes; collections count as work."""
 
     work: Intervals
     wait: Intervals
+    queue: Intervals
 
 
 def sample_intervals(capture: Capture) -> tuple[Times, Times, Times]:
@@ -72,19 +73,22 @@ def python_activity(capture: Capture, functions: Functions) -> PythonActivity:
     garbage = _collections(capture, functions)
     start, end, stack = sample_intervals(capture)
     if not start.size:
-        return PythonActivity(garbage, nothing())
+        return PythonActivity(garbage, nothing(), nothing())
     used = np.unique(stack)
-    found = [python_function(tuple(Frame(*capture.frames[i]) for i in capture.stacks[s])) for s in used]
+    seen = [tuple(Frame(*capture.frames[i]) for i in capture.stacks[s]) for s in used]
+    found = [python_function(one) for one in seen]
     number = np.array([-1 if one is None else functions.number(one) for one in found], np.int64)
     waits = np.array([one is not None and one.family == "wait" for one in found])
+    queues = np.array([kinds.awaits_loader(one) for one in seen])
     place = np.searchsorted(used, stack)
     keep = number[place] >= 0
     whole = Intervals(start[keep], end[keep], number[place][keep])
-    stacks, wait = [
+    waits, queues = waits[place][keep], queues[place][keep]
+    stacks, wait, queue = [
         subtract(clip(whole.take(chosen), capture.start_ns, capture.end_ns), union(garbage))
-        for chosen in (~waits[place][keep], waits[place][keep])
+        for chosen in (~waits & ~queues, waits, queues)
     ]
-    return PythonActivity(join(stacks, garbage), wait)
+    return PythonActivity(join(stacks, garbage), wait, queue)
 
 
 def _collections(capture: Capture, functions: Functions) -> Intervals:
