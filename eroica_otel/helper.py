@@ -164,9 +164,10 @@ class Helper:
         """Let a window leave; nothing of the training's code does but through here. ``frames`` are its stacks'."""
         if self._redaction is None:
             return  # the worker has not said who it is, so nothing is open
+        points = window_points(self._redaction[0].window(window, frames))
         self._windows[f"{window.reason} sent"] += 1
         self._refresh()
-        self._board.show(window_points(self._redaction[0].window(window, frames)))
+        self._board.show(points)
         self._shown_at, self._shown_ns = time.monotonic(), time.perf_counter_ns()
         if self._outlet is not None:
             self._outlet.push_now()
