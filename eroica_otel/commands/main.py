@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "take it off:           eroica-otel disable", "0 done, 2 nobody or wrong usage, 3 not done by all"
         ),
         "localize": Command("find the slow worker:  eroica-otel localize", _JUDGES),
+        "analyze": Command("look at traces you have: eroica-otel analyze PATH", _JUDGES),
         "report": Command("read a verdict:        eroica-otel report", _JUDGES),
         "unredact": Command(
             "put names back:        eroica-otel unredact report.json",

@@ -54,16 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
     report = load(arguments.file)
     excerpts = source.excerpts(report, _folders(arguments.source))
     if arguments.html is not None:
-        _write(arguments.html, html.render(report))
+        write(arguments.html, html.render(report))
     if arguments.json is not None:
-        _write(arguments.json, json.render(report))
+        write(arguments.json, json.render(report))
     if arguments.prompt_json is not None:
-        _write(arguments.prompt_json, prompt.render_json(report, excerpts))
+        write(arguments.prompt_json, prompt.render_json(report, excerpts))
     if arguments.prompt:
-        _show(prompt.render(report, excerpts))
+        show(prompt.render(report, excerpts))
     else:
         width = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
-        _show(terminal.render(report, width, _colour(), _more(arguments)))
+        show(terminal.render(report, width, colour(), _more(arguments)))
     return 1 if grave(report) else 0
 
 
@@ -101,8 +101,12 @@ def _more(arguments: argparse.Namespace) -> list[str]:
     return [*more, f"prompt for an assistant: eroica-otel report{asked} --prompt"]
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a whole file or none: an older one stays until the new one is complete."""
+def write(path: Path, text: str) -> None:
+    """Write a whole file or none: an older one stays until the new one is complete.
+
+    Raises:
+        EroicaError: the file cannot be written.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,10 +127,12 @@ def _umask() -> int:
     return mask
 
 
-def _show(text: str) -> None:
+def show(text: str) -> None:
+    """Print a text in whatever encoding the terminal has."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), end="")
 
 
-def _colour() -> bool:
+def colour() -> bool:
+    """Return whether standard output is a terminal that wants colours."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

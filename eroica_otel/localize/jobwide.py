@@ -13,7 +13,7 @@ from eroica_otel.localize.causes import Cause, Facts, cause_of
 from eroica_otel.localize.columns import Floats, ranks_text
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
-from eroica_otel.localize.excess import judge_unit
+from eroica_otel.localize.excess import Judgement, judge_unit
 from eroica_otel.localize.findings import persistence, scope_of
 from eroica_otel.localize.network import Edge, Network
 from eroica_otel.localize.policy import Policy
@@ -203,8 +203,8 @@ def contention_finding(scene: Scene) -> Finding | None:
     )  # fmt: skip
 
 
-def _furthest_outside(scene: Scene) -> tuple[float, int] | None:
-    """Distance and index of the function that is furthest outside its expected range, None where none is far."""
+def _outside(scene: Scene) -> list[tuple[float, int]]:
+    """Distance and index of the functions that are far outside their expected range, the furthest first."""
     found: list[tuple[float, int]] = []
     large = scene.columns.largest_beta() >= scene.policy.material_ratio
     for at in np.flatnonzero(large).tolist():
@@ -214,23 +214,34 @@ def _furthest_outside(scene: Scene) -> tuple[float, int] | None:
         apart = distances(scene, at, None, ()).expectation or 0.0
         if apart >= scene.policy.material_ratio:
             found.append((apart, at))
-    return max(found, default=None)
+    return sorted(found, reverse=True)
+
+
+def outside_findings(scene: Scene, most: int = 3) -> list[Finding]:
+    """Return the infos that functions are far outside their expected range (D alone), where nothing else is known."""
+    return [_outside_finding(scene, apart, at, "") for apart, at in _outside(scene)[:most]]
 
 
 def expectation_finding(scene: Scene) -> Finding | None:
     """Return the info that a function is far outside its expected range on all ranks and was so before (D alone:
     chronic).
     """
-    if scene.reference is None:
+    outside = [] if scene.reference is None else _outside(scene)
+    if not outside:
         return None
-    furthest = _furthest_outside(scene)
-    if furthest is None:
+    apart, at = outside[0]
+    if _judged(scene, at).drifted.any():
         return None
-    apart, at = furthest
+    return _outside_finding(scene, apart, at, ", and took as long in the reference window", "since_start")
+
+
+def _judged(scene: Scene, at: int) -> Judgement:
     function = scene.columns.functions[at]
-    judgement = judge_unit(scene, ("function", function.kind, function.family, function.id))
-    if judgement.drifted.any():
-        return None
+    return judge_unit(scene, ("function", function.kind, function.family, function.id))
+
+
+def _outside_finding(scene: Scene, apart: float, at: int, before: str, persistence: str = "once") -> Finding:
+    function, judgement = scene.columns.functions[at], _judged(scene, at)
     facts = Facts(
         function.kind,
         function.family,
@@ -244,9 +255,9 @@ def expectation_finding(scene: Scene) -> Finding | None:
         cause_of(facts, scene.policy), verdict="job", severity="info", confidence="low", scope="job",
         kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
         impact_ratio=apart, impact_seconds=apart * scene.iteration,
-        expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence="since_start",
+        expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence=persistence,
         evidence=(
             f"takes {duration(median(judgement.now.total))} an iteration on the median rank, more than the "
-            f"{percent(expected)} expected of one {function.kind} function, and took as long in the reference window",
+            f"{percent(expected)} expected of one {function.kind} function{before}",
         ),
     )  # fmt: skip

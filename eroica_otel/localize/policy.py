@@ -33,6 +33,7 @@ class Policy:
     impact_least_ratio: float = 0.02  # chosen: below it the finding is only info, since nobody waits for that rank
     critical_ratio: float = 0.20  # chosen: a fifth of the machine is lost
     victim_ratio: float = 0.5  # chosen: a victim waits longer than the culprit by half of the gap
+    late_ratio: float = 0.2  # chosen: between the least and the median time in a collective, up to here it came last
 
     # Time without a core. Both are shares of the window above the peers' median.
     throttle_ratio: float = 0.05  # measured: 0.37 under a quota; 0.05 to 0.09 on all ranks is no fault of one

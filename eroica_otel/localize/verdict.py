@@ -29,6 +29,7 @@ from eroica_otel.localize.jobwide import (
     link_findings,
     stopped_finding,
 )
+from eroica_otel.localize.late import late_arrivals
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.presence import Presence
@@ -139,10 +140,26 @@ def _reference(
     return columns_of(chosen)[0], ()
 
 
+def scene_of_windows(
+    windows: Sequence[WorkerWindow],
+    reference: Sequence[WorkerWindow] = (),
+    policy: Policy = Policy(),  # noqa: B008
+) -> Scene | None:
+    """Return the scene on which ``judge`` decides; None where no window holds an iteration."""
+    selection = select(windows)
+    if not selection.judged:
+        return None
+    columns = columns_of(selection.judged)[0]
+    before = _reference(reference, selection, columns)[0]
+    return scene_of(columns, before, peer_roles(columns, policy), policy)
+
+
 def _judged(
     base: Report, scene: Scene, stopped: Finding | None, skip: frozenset[int], history: Sequence[Report]
 ) -> Report:
     out = frozenset(at for at, rank in enumerate(scene.columns.ranks) if rank in skip)
+    if max(window.iterations for window in scene.columns.windows) == 1:
+        return _inferred(base, scene, _Found((stopped,) if stopped else (), _stopped_victims(scene, out)))
     judgements = judge_units(scene)
     network = network_of(scene.columns.windows, scene.policy)
     found = _Found((stopped,) if stopped else (), _stopped_victims(scene, out))
@@ -159,6 +176,20 @@ def _judged(
     return _with(
         base, findings=findings, victims=found.victims, no_consensus=ids, notes=notes,
         detail=detail_of(scene, findings, network),
+    )  # fmt: skip
+
+
+def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
+    """One iteration shows who waited for whom and is no evidence of a culprit: the next may have another order."""
+    late = () if found.findings else late_arrivals(scene)
+    last = [f"{ranks_text(one.waits_for)} at {one.function}" for one in late]
+    who = f", in which the last to arrive were {' and '.join(last)}" if last else ""
+    note = f"not enough evidence: inferred from one iteration{who}; one iteration is no evidence of a culprit"
+    alone = tuple(_alone(scene)) if scene.reference is None else ()
+    notes = (*base.notes, *alone, *(() if found.grave or len(scene.roles) == 1 else (note,)))
+    return _with(
+        base, findings=found.findings, victims=(*found.victims, *late), notes=notes,
+        detail=detail_of(scene, found.findings, network_of(scene.columns.windows, scene.policy)),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from eroica_otel.publish.report.verdict import (
     persistence,
     price,
     unjudged,
+    waits,
 )
 from eroica_otel.publish.report.words import (
     NO_BREAK,
@@ -127,8 +128,10 @@ def _distances(finding: Finding) -> str:
 
 def _context(report: Report, width: int) -> list[str]:
     lines: list[str] = []
+    named = bool(grave(report))
     for victims in report.victims:
-        lines += _entry("victims", ranks_text(victims.ranks, limit=12), width)
+        # Beside a finding its evidence says where they wait; without one this is all there is.
+        lines += _entry("victims", ranks_text(victims.ranks, limit=12) if named else waits(victims), width)
     lines += _entry("missing", missing(report), width)
     if report.detail is not None:
         lines += _entry("ruled out", ", ".join(report.detail.ruled_out), width)

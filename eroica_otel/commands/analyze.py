@@ -1,0 +1,112 @@
+"""``eroica-otel analyze``: trace files in, the verdict on stdout, progress on stderr, exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from eroica_otel.commands import offline_options
+from eroica_otel.commands.report import colour, show, write
+from eroica_otel.errors import ConfigError
+from eroica_otel.localize.traces import judge_traces
+from eroica_otel.model import Report
+from eroica_otel.offline.load import Run, load
+from eroica_otel.publish.report import html, json, prompt, source, terminal
+from eroica_otel.publish.report.verdict import grave
+
+HELP = "find the slow worker in traces that you already have: files or a folder of one or many ranks"
+
+_EPILOG = """\
+examples:
+  eroica-otel analyze traces/                                   all ranks of one run
+  eroica-otel analyze rank0.json.gz rank1.json.gz --html r.html
+  eroica-otel analyze --compare before/ after/                  what changed from one run to another
+  eroica-otel analyze traces/ --rank first.json=0 --role last=6,7
+
+A trace is what torch.profiler exports (JSON, also .json.gz), an SQLite export of Nsight Systems, or a capture folder.
+
+exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 3 also where a trace could not be used and the others
+show no finding
+"""
+_WIDEST = 120
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to ``parser``."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Compare the workers of a training by the traces they left: who slows it, where, why."
+    parser.epilog = _EPILOG
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="trace files, or folders that hold them")
+    parser.add_argument(
+        "--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"),
+        help="judge AFTER by what BEFORE was; each is a file or a folder",
+    )  # fmt: skip
+    offline_options.configure(parser)
+    what = parser.add_argument_group("what it writes")
+    what.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    what.add_argument("--html", type=Path, metavar="FILE", help="write it as one self-contained web page")
+    what.add_argument("--prompt", action="store_true", help="print a question for an AI assistant instead")
+    what.add_argument("--prompt-json", type=Path, metavar="FILE", help="write that question as JSON")
+    what.add_argument(
+        "--source", type=Path, action="append", default=[], metavar="DIR",
+        help="with a question: folder that holds the job's modules, to quote lines from; may be repeated",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, judge, show and write; return 1 for a finding above info, 3 where a trace could not be used, else 0.
+
+    Raises:
+        ConfigError: an option cannot be used, or the paths hold no trace.
+        TraceError: no trace can be read.
+        EroicaError: a file cannot be written.
+    """
+    runs = _runs(arguments)
+    report = _report(runs)
+    _output(arguments, report)
+    problems = [problem for one in runs for problem in one.problems]
+    for problem in problems:
+        print(f"eroica-otel: left out: {problem.text}", file=sys.stderr, flush=True)
+    return 1 if grave(report) else 3 if problems else 0
+
+
+def _runs(arguments: argparse.Namespace) -> list[Run]:
+    """Return the run to judge and, where there is one, the run before it."""
+    options = offline_options.options(arguments)
+    progress = offline_options.Progress(sys.stderr)
+    if arguments.compare is None:
+        if not arguments.paths:
+            raise ConfigError("there is nothing to analyse; give trace files or a folder that holds them")
+        return [load(arguments.paths, options, told=progress)]
+    if arguments.paths:
+        raise ConfigError(f"{arguments.paths[0]} stands beside --compare; give either paths or --compare BEFORE AFTER")
+    before, after = arguments.compare
+    return [load([after], options, told=progress), load([before], options, reason="reference", told=progress)]
+
+
+def _report(runs: list[Run]) -> Report:
+    run, *before = runs
+    # A window is never its own reference, and two runs may have ended in one second.
+    reference = [replace(window, window_id=run.windows[0].window_id - 1) for one in before for window in one.windows]
+    report = judge_traces(run.windows, reference, expected=run.expected)
+    notes = [*run.notes, *(f"BEFORE: {note}" for one in before for note in one.notes)]
+    notes += [f"left out: {problem.text}" for one in runs for problem in one.problems]
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def _output(arguments: argparse.Namespace, report: Report) -> None:
+    excerpts = source.excerpts(report, arguments.source)
+    if arguments.html is not None:
+        write(arguments.html, html.render(report))
+    if arguments.json is not None:
+        write(arguments.json, json.render(report))
+    if arguments.prompt_json is not None:
+        write(arguments.prompt_json, prompt.render_json(report, excerpts))
+    if arguments.prompt:
+        show(prompt.render(report, excerpts))
+    else:
+        width = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
+        show(terminal.render(report, width, colour(), [f"report: {arguments.html}"] if arguments.html else []))

@@ -1,0 +1,39 @@
+"""The verdict on traces that lie in files: judge, and what only a person who looks at files asks for.
+
+A live job has a reference and comes back in the next window. Files are all there is, so what is far outside its
+expected range is told without a reference too, and of two runs it is told what the second one won.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eroica_otel.localize.gains import gains
+from eroica_otel.localize.jobwide import outside_findings
+from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.verdict import judge, scene_of_windows
+from eroica_otel.model import Report, WorkerWindow
+
+
+def judge_traces(
+    windows: Sequence[WorkerWindow],
+    reference: Sequence[WorkerWindow] = (),
+    *,
+    expected: int,
+    policy: Policy = Policy(),  # noqa: B008 - frozen
+) -> Report:
+    """Return the verdict on one run, compared with another where there is one.
+
+    Args:
+        windows: The run, one window a rank.
+        reference: The run that it is compared with; () without one.
+        expected: Workers that the job had.
+    """
+    report = judge(windows, reference, expected=expected, policy=policy)
+    scene = scene_of_windows(windows, reference, policy)
+    if scene is None:
+        return report
+    known = {finding.function_id for finding in report.findings}
+    outside = () if scene.reference else tuple(f for f in outside_findings(scene) if f.function_id not in known)
+    return replace(report, findings=(*report.findings, *outside), notes=(*report.notes, *gains(scene)))

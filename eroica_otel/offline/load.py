@@ -1,0 +1,213 @@
+"""Paths -> the workers of one run: finds files, reads them, settles ranks, takes the iterations that all have."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eroica_otel.errors import ConfigError, TraceError
+from eroica_otel.model import Identity, WorkerWindow
+from eroica_otel.offline.files import Found, find, is_other_json
+from eroica_otel.offline.member import Member, Request
+from eroica_otel.offline.pool import Told, read_all
+from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.ranks import assign, check_given
+from eroica_otel.offline.stretches import SPAN, STEPS, UPDATES
+from eroica_otel.summarize.readers.any import LIMIT_BYTES
+
+_EPOCH_FROM = 1_262_304_000
+"""2010 in Unix seconds: an earlier time is no time of day but a clock that counts from somewhere else."""
+_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person said about a run.
+
+    Attributes:
+        job: Name of the training job, "" for that of the folder or file.
+        ranks: Rank by file.
+        roles: Role by rank.
+        iterations: Iterations in each trace that does not tell.
+        top: Functions kept of each worker.
+        limit_bytes: Largest trace, unpacked.
+        jobs: Files read at a time, 0 for as many as there are cores.
+    """
+
+    job: str = ""
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    roles: Mapping[int, str] = field(default_factory=dict)
+    iterations: int = 0
+    top: int = 50
+    limit_bytes: int = LIMIT_BYTES
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The workers of one run.
+
+    Attributes:
+        windows: Their windows by rank.
+        members: Where each came from, by rank.
+        expected: Workers that the job had.
+        problems: What could not be used.
+        notes: What a reader of the verdict should know.
+    """
+
+    windows: tuple[WorkerWindow, ...]
+    members: Mapping[int, Member]
+    expected: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def load(
+    paths: Sequence[str | os.PathLike[str]],
+    options: Options = Options(),
+    *,
+    reason: str = "manual",
+    told: Told = lambda done, count, path: None,
+) -> Run:
+    """Return the workers of one run.
+
+    Args:
+        reason: Reason of the windows; "reference" for the run that another is compared with.
+
+    Raises:
+        ConfigError: the paths hold no trace that could be used, for a reason that the command line can cure.
+        TraceError: none of the traces can be read.
+    """
+    found = find(paths)
+    given = check_given(options.ranks, found.files)
+    requests = [
+        Request(path, options.iterations, reason=reason, top=options.top, limit_bytes=options.limit_bytes)
+        for path in found.files
+    ]
+    outcomes = read_all(requests, options.jobs, told)
+    read = [outcome for outcome in outcomes if isinstance(outcome, Member)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Problem)]
+    others = [one for one in failed if one.path in found.searched and is_other_json(one.path)]
+    assigned = assign(read, given)
+    problems = (*found.problems, *(one for one in failed if one not in others), *assigned.problems)
+    _check_any(assigned.members, problems, others)
+    members, notes = _in_common(assigned.members, requests, options.jobs, told)
+    return Run(
+        windows=_windows(members, options, _job(options, paths)),
+        members=members,
+        expected=_expected(members),
+        problems=problems,
+        notes=(*_passed(found, others), *assigned.notes, *notes, *_marks(members), *_skipped(members)),
+    )
+
+
+def _check_any(members: Mapping[int, Member], problems: Sequence[Problem], others: Sequence[Problem]) -> None:
+    """Refuse to go on with nothing; the first problem tells, the number of the others follows."""
+    if members:
+        return
+    every = [*problems, *others]
+    if not every:
+        raise ConfigError("there is no trace; give the files or the folder that the profiler wrote")
+    more = f" (and {len(every) - 1} more problems)" if len(every) > 1 else ""
+    kind = ConfigError if all(problem.usage for problem in problems) and problems else TraceError
+    raise kind(f"{every[0].text}{more}")
+
+
+def _in_common(
+    members: Mapping[int, Member], requests: Sequence[Request], jobs: int, told: Told
+) -> tuple[Mapping[int, Member], list[str]]:
+    """Read those again that hold steps which others lack, so that all are compared over the same iterations."""
+    steps = {rank: set(member.steps) for rank, member in members.items() if member.marked == STEPS}
+    common = set.intersection(*steps.values()) if steps else set()
+    longer = [rank for rank, mine in steps.items() if common and mine != common]
+    if not longer:
+        apart = bool(steps) and not common
+        return members, ["the traces have no step in common, so they are of different iterations"] if apart else []
+    by_path = {request.path: request for request in requests}
+    again = [replace(by_path[members[rank].path], steps=tuple(sorted(common))) for rank in longer]
+    renewed = dict(members)
+    for rank, outcome in zip(longer, read_all(again, jobs, told), strict=True):
+        if isinstance(outcome, Member):
+            renewed[rank] = outcome
+    which = f"{min(common)} to {max(common)}" if len(common) > 1 else str(min(common))
+    note = f"the traces hold different steps; those that all of them have are compared ({which})"
+    return renewed, [note]
+
+
+def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple[WorkerWindow, ...]:
+    window_id = _window_id(members)
+    world = _expected(members)
+    return tuple(
+        replace(
+            member.window,
+            identity=Identity(job, rank, member.host, role=options.roles.get(rank, ""), world_size=world),
+            window_id=window_id,
+        )
+        for rank, member in members.items()
+    )
+
+
+def _expected(members: Mapping[int, Member]) -> int:
+    """Return the workers of the job: what the traces say; where they do not, up to the highest rank that was found."""
+    world = max(member.world_size or 0 for member in members.values())
+    highest = max(members) + 1 if len(members) > 1 and not world else 0
+    return max(len(members), world, highest)
+
+
+def _window_id(members: Mapping[int, Member]) -> int:
+    """Return the second at which the first window ended, where the traces tell the time of day; else now."""
+    ends = [member.window.end_timestamp_seconds for member in members.values()]
+    now = time.time()
+    return int(min(ends)) if all(_EPOCH_FROM < end < now for end in ends) else int(now)
+
+
+def _job(options: Options, paths: Sequence[str | os.PathLike[str]]) -> str:
+    """Return the job's name: the one given, else that of the first path without its endings."""
+    name = os.path.basename(os.path.abspath(paths[0])) if paths else ""
+    return options.job or name.split(".")[0] or "traces"
+
+
+def _passed(found: Found, others: Sequence[Problem]) -> list[str]:
+    names = [*found.passed, *(problem.path for problem in others)]
+    if not names:
+        return []
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [f"not looked at, because it is no trace: {listed}"]
+
+
+def _marks(members: Mapping[int, Member]) -> list[str]:
+    marks = {member.marked for member in members.values()}
+    notes = []
+    if SPAN in marks:
+        notes.append(
+            "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one window: call "
+            "profiler.step(), or say by --iterations N how many it holds"
+        )
+    if UPDATES in marks:
+        notes.append("no ProfilerStep marks the iterations; they go from one optimizer update to the next")
+    if len(marks) > 1:
+        notes.append("the traces mark their iterations in different ways, so times per iteration may not compare")
+    return notes
+
+
+def _skipped(members: Mapping[int, Member]) -> list[str]:
+    """Say which events could not be used, and which categories nobody knows."""
+    notes = []
+    for what, tables in (
+        ("events could not be used", [member.skipped for member in members.values()]),
+        ("events are of a category that is not known here and are charged to nothing", [
+            member.unknown for member in members.values()
+        ]),
+    ):  # fmt: skip
+        total: dict[str, int] = {}
+        for table in tables:
+            for reason, count in table.items():
+                total[reason] = total.get(reason, 0) + count
+        if total:
+            listed = ", ".join(
+                f"{reason} {count:,}" for reason, count in sorted(total.items(), key=lambda i: -i[1])[:6]
+            )
+            notes.append(f"{sum(total.values()):,} {what}: {listed}")
+    return notes

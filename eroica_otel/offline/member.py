@@ -1,0 +1,129 @@
+"""One trace file -> one Member: its window as the live system would report it, and what the file says of its worker.
+
+This runs in a process of its own where there are several files, so what goes in and out is small and can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from eroica_otel import kinds
+from eroica_otel.errors import EroicaError
+from eroica_otel.model import Events, Identity, WorkerWindow
+from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.stretches import Chosen, choose
+from eroica_otel.summarize.offline import summarize_trace
+from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace
+from eroica_otel.traces import Trace
+
+NOBODY = Identity("", -1, "")
+"""Stands in a window until all files are known: only then its rank is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be done with one file.
+
+    Attributes:
+        path: The file.
+        iterations: Iterations that the trace holds, where it does not tell; 0 where nobody said.
+        steps: Numbers of the steps to take, () for all that the trace marks.
+        reason: Reason of the window; "reference" for the run that another is compared with.
+        top: Functions kept.
+        limit_bytes: Largest trace, unpacked.
+    """
+
+    path: str
+    iterations: int = 0
+    steps: tuple[int, ...] = ()
+    reason: str = "manual"
+    top: int = 50
+    limit_bytes: int = LIMIT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file that was read.
+
+    Attributes:
+        path: The file.
+        window: Its patterns; the identity is NOBODY.
+        rank: As the trace says; None where it does not.
+        world_size: As the trace says.
+        host: As the trace says, "" where it does not.
+        steps: Numbers of the steps inside the window, () where the trace marks none.
+        marked: What marks the iterations.
+        groups: Ranks of the process groups by name.
+        skipped: Events that could not be used, by reason.
+        unknown: Events of categories that the table of kinds does not know.
+        devices: Names of the accelerators.
+        backend: Backend of the collectives.
+        format: kineto, nsight or capture.
+    """
+
+    path: str
+    window: WorkerWindow
+    rank: int | None
+    world_size: int | None
+    host: str
+    steps: tuple[int, ...]
+    marked: str
+    groups: Mapping[str, tuple[int, ...]]
+    skipped: Mapping[str, int]
+    unknown: Mapping[str, int]
+    devices: tuple[str, ...]
+    backend: str
+    format: str
+
+
+def read_member(request: Request) -> Member | Problem:
+    """Read one file and summarise it; what is wrong with the file comes back as a Problem."""
+    try:
+        trace = read_trace(request.path, limit_bytes=request.limit_bytes)
+        chosen = choose(trace, request.iterations, request.steps)
+        window = summarize_trace(trace, NOBODY, reason=request.reason, stretch=chosen.stretch, top=request.top)
+    except MemoryError:
+        text = f"{request.path}: memory ran out; read fewer files at a time (--jobs 1), or profile fewer iterations"
+        return Problem(request.path, text)
+    except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        return Problem(request.path, _told(request.path, str(error) or type(error).__name__))
+    return _member(request, trace, chosen, window)
+
+
+def _told(path: str, why: str) -> str:
+    return why if path in why else f"{path}: {why}"
+
+
+def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow) -> Member:
+    return Member(
+        path=request.path,
+        window=window,
+        rank=trace.rank,
+        world_size=trace.world_size,
+        host=trace.host,
+        steps=chosen.steps,
+        marked=chosen.marked,
+        groups=dict(trace.groups),
+        skipped=dict(trace.skipped),
+        unknown=unknown_categories(trace.events),
+        devices=trace.devices,
+        backend=trace.backend,
+        format=trace.format,
+    )
+
+
+def unknown_categories(events: Events) -> dict[str, int]:
+    """Return the events of each category that nobody has told us the meaning of."""
+    counts = np.bincount(events.category, minlength=len(events.categories))
+    found = Counter(
+        {
+            category: int(count)
+            for category, count in zip(events.categories, counts, strict=True)
+            if not kinds.is_known(category)
+        }
+    )
+    return dict(found.most_common())

@@ -1,0 +1,113 @@
+"""Which rank each file is of: what a person said, else what the trace says, else what the name of the file says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from eroica_otel.errors import ConfigError
+from eroica_otel.offline.member import Member
+from eroica_otel.offline.problem import Problem
+
+_ENDING = re.compile(r"(?:\.(?:pt|trace|json|gz|sqlite|kineto|chrome))+$", re.IGNORECASE)
+_WORD = re.compile(r"(?:^|[^a-z])(?:rank|worker|gpu)[-_. ]?(\d{1,6})(?![\d.]*\d)", re.IGNORECASE)
+_PROCESS = re.compile(r"_\d+\.\d{10,}$")
+"""How torch names a file by itself: host_PID.TIME; that number is no rank."""
+_NUMBER = re.compile(r"(?:^|(?<=[-_.]))(\d{1,6})(?=$|[-_.])")
+
+
+class Assigned(NamedTuple):
+    """Members by rank, what is wrong with the others, and what a reader should know."""
+
+    members: Mapping[int, Member]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def assign(members: Sequence[Member], given: Mapping[str, int]) -> Assigned:
+    """Return which rank each file is of; two files of one rank are both left out: nobody can say which is right.
+
+    Args:
+        given: Rank by file, as ``check_given`` returned it.
+    """
+    problems: list[Problem] = []
+    claims: dict[int, list[Member]] = {}
+    for member in members:
+        rank = given.get(member.path)
+        rank = rank if rank is not None else _told(member, alone=len(members) == 1)
+        if rank is None:
+            problems.append(_unnamed(member.path))
+        else:
+            claims.setdefault(rank, []).append(member)
+    problems += [_contested(rank, several) for rank, several in sorted(claims.items()) if len(several) > 1]
+    single = {rank: several[0] for rank, several in sorted(claims.items()) if len(several) == 1}
+    return Assigned(single, tuple(problems), tuple(_disagreements(single, given)))
+
+
+def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int]:
+    """Return the ranks that a person gave by the file that each is about.
+
+    Raises:
+        ConfigError: a name fits no file, or several.
+    """
+    result: dict[str, int] = {}
+    for name, rank in given.items():
+        fitting = [path for path in files if _fits(path, name)]
+        if len(fitting) != 1:
+            which = f"fits {len(fitting)} files ({', '.join(fitting[:3])}); give more of the path" if fitting else (
+                "fits none of the files; give the name or the path of one"
+            )  # fmt: skip
+            raise ConfigError(f"--rank {name}={rank} {which}")
+        result[fitting[0]] = rank
+    return result
+
+
+def rank_of_name(path: str) -> int | None:
+    """Return the rank in the name of a file: rank0, rank-0, rank_0, worker0, trace_0, trace.3; None without one."""
+    stem = _ENDING.sub("", os.path.basename(os.path.normpath(path)))
+    word = _WORD.search(stem)
+    if word is not None:
+        return int(word[1])
+    if _PROCESS.search(stem):
+        return None
+    numbers = _NUMBER.findall(stem)
+    return int(numbers[-1]) if numbers else None
+
+
+def _told(member: Member, *, alone: bool) -> int | None:
+    if member.rank is not None:
+        return member.rank
+    named = rank_of_name(member.path)
+    return 0 if named is None and alone else named
+
+
+def _fits(path: str, name: str) -> bool:
+    return path == name or Path(path).parts[-len(Path(name).parts) :] == Path(name).parts
+
+
+def _unnamed(path: str) -> Problem:
+    text = f"{path}: neither the trace nor its name tells the rank; give --rank {os.path.basename(path)}=N"
+    return Problem(path, text, usage=True)
+
+
+def _contested(rank: int, several: Sequence[Member]) -> Problem:
+    paths = [member.path for member in several]
+    listed = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    text = (
+        f"rank {rank} is claimed by {len(paths)} files, so none of them is used: {listed}; leave one, or give "
+        f"--rank {os.path.basename(paths[-1])}=N"
+    )
+    return Problem(paths[0], text, usage=True)
+
+
+def _disagreements(members: Mapping[int, Member], given: Mapping[str, int]) -> list[str]:
+    """Say where a name promises another rank than the trace has; only where a word says that it means a rank."""
+    found = []
+    for rank, member in members.items():
+        word = _WORD.search(_ENDING.sub("", os.path.basename(member.path)))
+        if word is not None and int(word[1]) != rank and member.path not in given:
+            found.append(f"{member.path} is of rank {rank}, as it says itself, whatever its name says")
+    return found[:4]
