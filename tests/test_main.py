@@ -61,7 +61,7 @@ def test_no_command_is_wrong_usage_and_shows_the_help(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("localise", "did you mean localize?"), ("xyz", "there are run, window, set, disable, localize, report, unredact, demo")],
+    [("localise", "did you mean localize?"), ("xyz", f"there are {', '.join(COMMANDS)}")],
 )
 def test_an_unknown_command_names_the_right_ones(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word]) == 2

@@ -1,0 +1,50 @@
+"""``eroica-otel patterns``: one worker's trace in, the table of its patterns out."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from eroica_otel.commands import offline_options
+from eroica_otel.commands.report import show
+from eroica_otel.errors import ConfigError
+from eroica_otel.offline.load import load
+from eroica_otel.publish.report import patterns
+
+HELP = "show where the time of one worker goes: its trace as a table of patterns"
+
+_EPILOG = """\
+beta is the share of the window in which the function was on the critical path; mu and sigma are mean and deviation of
+the use of its resource meanwhile (a trace alone does not tell them, a capture folder does).
+
+exit codes: 0 shown, 2 wrong usage, 3 failure
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command to ``parser``."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Show where the time of one worker goes, function by function."
+    parser.epilog = _EPILOG
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace of one worker, or a folder that holds one")
+    offline_options.configure(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table.
+
+    Raises:
+        ConfigError: an option cannot be used, or FILE is not the trace of one worker.
+        TraceError: the trace cannot be read.
+    """
+    loaded = load([arguments.file], offline_options.options(arguments), told=offline_options.Progress(sys.stderr))
+    if len(loaded.windows) > 1:
+        raise ConfigError(
+            f"{arguments.file} holds the traces of {len(loaded.windows)} workers; give one of them, or compare them by "
+            f"eroica-otel analyze {arguments.file}"
+        )
+    width = shutil.get_terminal_size((100, 24)).columns
+    show(patterns.render(loaded.windows[0], width, [*loaded.notes, *(f"left out: {p.text}" for p in loaded.problems)]))
+    return 0
