@@ -105,7 +105,7 @@ def test_categories() -> None:
     assert not kinds.is_kernel("gpu_memcpy")
     assert kinds.is_known("Trace")
     assert kinds.is_known("cpu_instant_event")
-    assert not kinds.is_known("mtia_ccp_events")
+    assert not kinds.is_known("quantum_events")
 
 
 MAIN = Frame("__main__", "main", "/job/train.py", 3)

@@ -224,9 +224,9 @@ def test_the_forward_of_a_registered_operator_is_compute_although_torch_wraps_it
 
 
 def test_unknown_categories_are_counted_and_not_charged() -> None:
-    rows = [Row("x", 0, 10, "mtia_ccp_events"), Row("y", 0, 10, "mtia_ccp_events"), Row("aten::mm", 0, 10)]
+    rows = [Row("x", 0, 10, "quantum_events"), Row("y", 0, 10, "quantum_events"), Row("aten::mm", 0, 10)]
     charged = charge(capture(end=10), events(rows))
-    assert charged.unknown == {"mtia_ccp_events": 2}
+    assert charged.unknown == {"quantum_events": 2}
     assert charged.kind_ns["compute"] == 10
 
 

@@ -1,48 +1,66 @@
-"""Arguments of a collective's trace event -> process group and bytes of this worker's input."""
+"""Collectives in a trace -> their process group and bytes, and the name of those whose kernel says nothing.
+
+Where a kernel's own arguments are silent, record_param_comms tells what was launched; both carry the same External id.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
-_ITEM_BYTES = {
-    "byte": 1, "char": 1, "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "short": 2, "half": 2, "bfloat16": 2, "float16": 2, "int16": 2,
-    "int": 4, "float": 4, "int32": 4, "float32": 4,
-    "long": 8, "double": 8, "int64": 8, "float64": 8, "complexfloat": 8, "complexdouble": 16,
-}  # fmt: skip
+import numpy as np
+from numpy.typing import NDArray
 
-
-class Arguments(msgspec.Struct, gc=False):
-    """The keys that torch writes on kernels and on record_param_comms, where it writes any."""
-
-    group: str | None = msgspec.field(name="Process Group Name", default=None)
-    items: int | None = msgspec.field(name="In msg nelems", default=None)
-    type: str | None = msgspec.field(name="dtype", default=None)
+from eroica_otel import kinds
+from eroica_otel.summarize.readers.arguments import Arguments
+from eroica_otel.summarize.readers.columns import Joined
+from eroica_otel.summarize.readers.decode import COMMS
 
 
-class _Group(msgspec.Struct):
-    pg_name: str = ""
+def moved(columns: Joined, groups: tuple[str, ...]) -> dict[int, tuple[str, int | None]]:
+    """Return row -> (process group, bytes of this worker's input) of each collective, "" and None where not told.
 
-
-class _Distributed(msgspec.Struct):
-    pg_config: list[_Group] = []
-
-
-def group_and_bytes(arguments: Arguments) -> tuple[str | None, int | None]:
-    """Return (process group, bytes), None for what the trace does not tell."""
-    size = _ITEM_BYTES.get((arguments.type or "").lower().removeprefix("c10::"))
-    return arguments.group, None if size is None or arguments.items is None else arguments.items * size
-
-
-def single_group(distributed_info: bytes) -> str:
-    """Return the name of the job's only process group; "" where there are several, or none is told.
-
-    gloo's events carry no arguments, but with one group there is no doubt which one they belong to.
+    Args:
+        groups: Process groups of the job: with one alone there is no doubt which one it is.
     """
-    if not distributed_info:
-        return ""
-    try:
-        groups = msgspec.json.decode(distributed_info, type=_Distributed).pg_config
-    except msgspec.DecodeError:
-        return ""
-    return groups[0].pg_name if len(groups) == 1 else ""
+    alone = groups[0] if len(groups) == 1 else ""
+    known = _launched(columns)
+    found: dict[int, tuple[str, int | None]] = {}
+    for row, told in columns.comms.items():
+        if columns.names[columns.name[row]] == COMMS:
+            continue
+        launch = known.get(told.link() or -1)
+        group, size = told.group, told.bytes()
+        if launch is not None:
+            group = launch.group if group is None else group
+            size = launch.bytes() if size is None else size
+        found[row] = (alone if group is None else group, size)
+    return found
+
+
+def named(columns: Joined) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return (names, name of each event), in which a kernel for any collective carries the one that it ran.
+
+    RCCL's ncclDevKernel_Generic is one; what it ran is in its arguments or in those of record_param_comms.
+    """
+    generic = {number for number, name in enumerate(columns.names) if kinds.is_any_collective(name)}
+    if not generic:
+        return tuple(columns.names), columns.name
+    known = _launched(columns)
+    names = dict.fromkeys(columns.names)
+    numbers = {name: number for number, name in enumerate(names)}
+    name = columns.name.copy()
+    for row, told in columns.comms.items():
+        launch = known.get(told.link() or -1)
+        ran = told.collective or (launch.collective if launch is not None else None)
+        if int(name[row]) in generic and ran:
+            name[row] = numbers.setdefault(kinds.resolved_collective(columns.names[name[row]], ran), len(numbers))
+    return tuple(numbers), name
+
+
+def _launched(columns: Joined) -> Mapping[int, Arguments]:
+    """Return the arguments of record_param_comms by External id."""
+    return {
+        link: told
+        for row, told in columns.comms.items()
+        if columns.names[columns.name[row]] == COMMS and (link := told.link()) is not None
+    }

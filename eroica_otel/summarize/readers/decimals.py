@@ -1,9 +1,12 @@
-"""Text of microseconds -> integer nanoseconds, exactly: a double holds epoch microseconds only to 0.25 us."""
+"""Microseconds -> integer nanoseconds, exactly: a double holds epoch microseconds only to 0.25 us.
+
+Both ways round what is below 1 ns to the nearest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +14,25 @@ from numpy.typing import NDArray
 _POINT = ord(".")
 _ZERO = ord("0")
 _DECIMALS = 3
+LARGEST = 2.0**62 / 1000
+"""Microseconds beyond which nanoseconds and a base do not fit into 64 bits."""
+_HELD = 2.0**43
+"""Below it two doubles lie less than 1 ns apart, so that three decimals come out of the nearest one."""
+
+
+def held_exactly(microseconds: NDArray[np.float64]) -> bool:
+    """Return whether doubles hold numbers with three decimals to the nanosecond; of larger ones only whole numbers."""
+    return bool((np.abs(microseconds) < _HELD).all())
+
+
+def from_floats(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return doubles that hold their numbers exactly as int64 nanoseconds, of the same shape."""
+    whole = np.floor(microseconds)
+    return whole.astype(np.int64) * 1000 + np.floor((microseconds - whole) * 1000 + 0.5).astype(np.int64)
 
 
 def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
-    """Return JSON numbers in microseconds as int64 nanoseconds, shape [len(texts)]; digits below 1 ns are cut.
+    """Return JSON numbers in microseconds as int64 nanoseconds, shape [len(texts)]; what is below 1 ns is rounded.
 
     Raises:
         ValueError: a text is no number (decimal.InvalidOperation is turned into it).
@@ -26,16 +44,21 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
     value = np.zeros(len(texts), np.int64)
     decimals = np.zeros(len(texts), np.int64)
     fraction = np.zeros(len(texts), bool)
+    up = np.zeros(len(texts), np.int64)
+    beyond = np.zeros(len(texts), np.int64)
     odd = np.zeros(len(texts), bool)
     for column in characters.T:
         digit = (column >= _ZERO) & (column <= _ZERO + 9)
         taken = digit & (decimals < _DECIMALS)
+        # The fourth decimal decides; those behind it must not be taken for it.
+        up += digit & (decimals == _DECIMALS) & (beyond == 0) & (column >= _ZERO + 5)
+        beyond += digit & (decimals == _DECIMALS)
         value = np.where(taken, value * 10 + column - _ZERO, value)
         decimals += taken & fraction
         point = column == _POINT
         odd |= ~(digit | (point & ~fraction) | (column == 0))
         fraction |= point
-    value *= 10 ** (_DECIMALS - decimals)
+    value = value * 10 ** (_DECIMALS - decimals) + up
     for place in np.flatnonzero(odd).tolist():
         value[place] = _exact(texts[place])
     return value
@@ -43,6 +66,7 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
 
 def _exact(text: bytes) -> int:
     try:
-        return int(Decimal(text.decode("ascii", "replace")) * 1000)
-    except ArithmeticError:
+        exact = Decimal(text.decode("ascii", "replace")) * 1000
+        return int((exact + Decimal("0.5")).to_integral_value(ROUND_FLOOR))
+    except (ArithmeticError, ValueError):
         raise ValueError(f"{text[:40]!r} is not a number of microseconds") from None

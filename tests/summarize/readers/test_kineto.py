@@ -102,7 +102,7 @@ def test_named_streams_keep_apart_from_thread_numbers(tmp_path: Path) -> None:
         kineto_event(Row("k", i, i + 1, "Kernel")).replace('"tid": 1', f'"tid": "stream {7 + i % 2}"') for i in range(4)
     ]
     (tmp_path / "t.json").write_text(kineto_text(bodies))
-    assert read(str(tmp_path / "t.json"), (0, 0)).thread.tolist() == [-1, -2, -1, -2]
+    assert read(str(tmp_path / "t.json"), (0, 0)).thread.tolist() == [-2, -3, -2, -3]
 
 
 def test_a_trace_without_events_is_empty(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(str(tmp_path / "gone.json"), (0, 0))
 
 
-@pytest.mark.parametrize(("right", "wrong"), [('"ts": 0.000', '"ts": null'), ('"tid": 1', '"tid": [1]')])
+@pytest.mark.parametrize(("right", "wrong"), [('"ts": 0.000', '"ts": "soon"'), ('"tid": 1', '"tid": [1]')])
 def test_an_event_with_a_wrong_type_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     (tmp_path / "t.json").write_text(kineto_text([kineto_event(Row("a", 0, 1)).replace(right, wrong)]))
     with pytest.raises(TraceError, match=r"t\.json: .*after 0 events"):

@@ -1,0 +1,55 @@
+"""Events -> the iterations that the trace marks, and the thread that trains."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from eroica_otel import kinds
+from eroica_otel.model import Events
+from eroica_otel.summarize.intervals import Times
+from eroica_otel.traces import Steps
+
+_ON_HOST = kinds.OPERATORS | kinds.ANNOTATIONS
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
+
+
+def steps_of(events: Events) -> Steps:
+    """Return the ProfilerStep ranges of the host, by start; what a device repeats of them is left out."""
+    rows = _rows(events, "ProfilerStep#", _ON_HOST)
+    found = [_STEP.fullmatch(events.names[number]) for number in events.name[rows].tolist()]
+    rows = rows[[one is not None for one in found]] if found else rows
+    number = np.array([int(one[1]) for one in found if one is not None], np.int64)
+    return Steps(number, events.start_ns[rows], events.end_ns[rows])
+
+
+def training_thread(events: Events) -> int | None:
+    """Return the thread of the steps, else of the optimizer, else of the input, else the busiest; None without any."""
+    marks: tuple[tuple[str, frozenset[str]], ...] = (
+        ("ProfilerStep#", _ON_HOST),
+        ("Optimizer.step#", _ON_HOST),
+        ("enumerate(DataLoader)#", _ON_HOST),
+        ("", kinds.PYTHON_CALLS),
+        ("", kinds.OPERATORS),
+        ("", kinds.RUNTIMES),
+    )
+    for prefix, categories in marks:
+        rows = _rows(events, prefix, categories)
+        if rows.size:
+            return _commonest(events.thread[rows])
+    return None
+
+
+def _rows(events: Events, prefix: str, categories: frozenset[str]) -> Times:
+    """Return the rows whose name begins with ``prefix`` and whose category, in lower case, is one of these."""
+    if not events.names:
+        return np.zeros(0, np.int64)
+    named = np.array([text.startswith(prefix) for text in events.names], bool)
+    placed = np.array([text.lower() in categories for text in events.categories], bool)
+    return np.flatnonzero(named[events.name] & placed[events.category])
+
+
+def _commonest(threads: Times) -> int:
+    known, count = np.unique(threads, return_counts=True)
+    return int(known[np.argmax(count)])
