@@ -60,7 +60,7 @@ class Redactor:
         return replace(
             status,
             collectives={self._group(group): count for group, count in status.collectives.items()},
-            groups=tuple((self._group(group), *rest) for group, *rest in status.groups),
+            groups=tuple((self._group(group), size, ranks) for group, size, ranks in status.groups),
         )
 
     def _pattern(self, pattern: Pattern, files: Mapping[str, str]) -> Pattern:

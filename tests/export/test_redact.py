@@ -220,8 +220,7 @@ def test_workers_of_one_machine_and_those_with_one_key_file_show_the_same(tmp_pa
     key.write_text("an owner's long secret\n")
     key.chmod(0o600)
     assert shown(made(one, said)) == shown(made(one, said)) != shown(made(two, said))
-    with_key = {"redact_key_file": str(key)}
-    assert shown(made(one, said, **with_key)) == shown(made(two, said, **with_key))
+    assert shown(made(one, said, redact_key_file=str(key))) == shown(made(two, said, redact_key_file=str(key)))
     assert said == []
 
 
@@ -275,8 +274,8 @@ def test_names_are_kept_once_for_all_workers_of_the_machine(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o600
     assert dict(read_names(path)) == {"~000000000001": "acme é"}
     assert len(path.read_text().splitlines()) == 1
-    with path.open("a") as file:
-        file.write('{"~000000000002": "to\n[1]\n{"~000000000003": "c"}\n')
+    with path.open("a") as torn:
+        torn.write('{"~000000000002": "to\n[1]\n{"~000000000003": "c"}\n')
     assert dict(read_names(path)) == {"~000000000001": "acme é", "~000000000003": "c"}
     assert dict(read_names(tmp_path / "none")) == {}
 
