@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from eroica_otel.localize.blame import Blame, blame
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
 from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.pipeline import CAUSE, stage_blame, stage_evidence
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import measure, members
 from eroica_otel.localize.stages import Case
@@ -24,6 +26,8 @@ def culprit_finding(
     scene: Scene, case: Case, culprits: Collection[int], history: Sequence[Report]
 ) -> tuple[Finding, Blame]:
     """Return the finding about workers that are unlike their peers, and what the waiting says about it."""
+    if case.cause.name == CAUSE:
+        return _stage_finding(scene, case, history)
     blamed = blame(scene, case.workers, case.excess, culprits)
     evidence = [*work_evidence(scene, case.judgement, case.workers)]
     if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
@@ -42,6 +46,22 @@ def culprit_finding(
         persistence=persistence(case.cause.name, tuple(w.identity.rank for w in windows), _chronic(case), history),
     )  # fmt: skip
     return finding, blamed
+
+
+def _stage_finding(scene: Scene, case: Case, history: Sequence[Report]) -> tuple[Finding, Blame]:
+    """A stage of a pipeline that has more to do: a role, wherever its ranks run."""
+    blamed = stage_blame(scene, case.workers, case.excess)
+    ratio = blamed.impact / scene.iteration
+    evidence = (*work_evidence(scene, case.judgement, case.workers), *stage_evidence(scene, case.workers))
+    ranks = tuple(scene.columns.ranks[worker] for worker in case.workers)
+    finding = _finding(
+        scene, case, "culprit", ratio, blamed.impact, evidence,
+        severity="info" if ratio < scene.policy.impact_least_ratio else _grade(scene, ratio),
+        confidence="high" if blamed.confirms else "low",
+        scope="role",
+        persistence=persistence(case.cause.name, ranks, _chronic(case), history),
+    )  # fmt: skip
+    return replace(finding, hosts=()), blamed
 
 
 def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:

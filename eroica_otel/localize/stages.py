@@ -8,14 +8,15 @@ come before (stopped.py): their peers' numbers are whole without them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eroica_otel.localize.causes import Cause, Facts, cause_of
+from eroica_otel.localize.causes import BY_NAME, Cause, Facts, cause_of
 from eroica_otel.localize.columns import Bools
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.pipeline import CAUSE, is_stage
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import OWN
@@ -49,7 +50,13 @@ def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection
     for worker in workers:
         mine = [judgement for judgement, mask in counted if mask[worker]]
         found += _of_worker(scene, worker, mine)
-    return _merged(found)
+    return [_as_stage(scene, case) for case in _merged(found)]
+
+
+def _as_stage(scene: Scene, case: Case) -> Case:
+    """A case of all workers of one pipeline stage is about the stage."""
+    stage = is_stage(scene, case.judgement, case.workers)
+    return replace(case, cause=BY_NAME[CAUSE]) if stage else case
 
 
 def no_consensus(scene: Scene, judgements: Iterable[Judgement]) -> list[Judgement]:

@@ -39,7 +39,7 @@ GUTTER = 10
 NARROWEST = 40
 _GAP = "   "
 _FRAMES = 8
-_LABELS: Mapping[str, str] = MappingProxyType({"culprit": "CULPRIT", "job": "JOB-WIDE"})
+_LABELS: Mapping[str, str] = MappingProxyType({"culprit": "CULPRIT", "job": "JOB-WIDE", "role": "ROLE"})
 _STYLES: Mapping[str, str] = MappingProxyType({"critical": "1;31", "warning": "1;33", "info": "2", "good": "32"})
 
 
@@ -93,7 +93,7 @@ def _findings(report: Report, width: int, colour: bool) -> list[str]:
     lines: list[str] = []
     for one, row in zip(report.findings, cells, strict=True):
         lines += [""] if lines else []
-        label = "info" if one.severity == "info" else _LABELS.get(one.verdict, one.verdict)
+        label = "info" if one.severity == "info" else _LABELS.get("role" if one.scope == "role" else one.verdict, "")
         head = _head(row, columns, width)
         lines.append(_paint(label.ljust(GUTTER) + head[0], one.severity, colour))
         lines += [" " * GUTTER + line for line in head[1:]]

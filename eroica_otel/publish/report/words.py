@@ -107,8 +107,9 @@ def place(finding: Finding) -> str:
         return f"link {visible(finding.link[0])} to {visible(finding.link[1])}"
     if finding.scope == "node" and finding.hosts:
         return _with_ranks(_hosts(finding.hosts, "node"), ranks)
-    if finding.scope == "role" and finding.roles:
-        return _with_ranks(f"role {listed([visible(role) for role in dict.fromkeys(finding.roles)])}", ranks)
+    if finding.scope == "role":
+        roles = [visible(role) for role in dict.fromkeys(finding.roles) if role]
+        return _with_ranks(f"role {listed(roles)}", ranks) if roles else f"the role of {ranks}"
     if not ranks:
         return _hosts(finding.hosts, "node") or "an unsettled worker"
     return f"{ranks} on {_hosts(finding.hosts)}" if any(finding.hosts) else ranks
