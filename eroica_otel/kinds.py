@@ -27,19 +27,17 @@ RUNTIMES = frozenset(
         "xpu_driver", "privateuse1_runtime", "privateuse1_driver",
     }
 )  # fmt: skip
+RANGES = "cuda_profiler_range"
+"""A kernel that CUPTI's range profiler ran apart from all others, and again and again: its time says nothing."""
 PYTHON_CALLS = frozenset({"python_function"})
 NEVER_CHARGED = PYTHON_CALLS | frozenset(
     {
         "", "ac2g", "async", "async_cpu_to_gpu", "async_gpu", "collective_comm", "cpu_instant_event", "cuda_event",
-        "cuda_profiler_range", "cuda_sync", "external_correlation", "fwdbwd", "gpu_user_annotation", "mtia_counters",
+        RANGES, "cuda_sync", "external_correlation", "fwdbwd", "gpu_user_annotation", "mtia_counters",
         "mtia_insight", "overhead", "trace",
     }
 )  # fmt: skip
-"""Known categories without work of their own; a Python function of the trace does not hide the operator around it.
-
-Of the rest, cuda_profiler_range is a kernel that CUPTI's range profiler ran apart from all others, and again and again:
-its time says nothing.
-"""
+"""Known categories without work of their own; a Python function of the trace does not hide the operator around it."""
 KNOWN_CATEGORIES = OPERATORS | ANNOTATIONS | KERNELS | COMMANDS | COPIES | SETS | RUNTIMES | NEVER_CHARGED
 
 WRAPPERS = ("autograd", "torch::autograd", "c10d", "torch::distributed", "torch.distributed", "profiler")
@@ -216,6 +214,11 @@ def is_kernel(category: str) -> bool:
     return category.lower() in KERNELS or category.lower() in COMMANDS
 
 
+def ranged(categories: Iterable[str]) -> bool:
+    """Return whether a trace holds ranges of CUPTI's range profiler."""
+    return RANGES in categories
+
+
 def uses_accelerator(categories: Iterable[str], names: Iterable[str]) -> bool:
     """Return whether a trace is of a process with an accelerator: it holds kernels, or calls that launch some."""
     return any(is_kernel(category) for category in categories) or any(_LAUNCH.search(name) for name in names)
@@ -358,8 +361,12 @@ def short_name(category: str, name: str) -> str:
 
 
 def frame_name(frame: Frame) -> str:
-    """Return ``qualname (file.py:firstline)``, at most NAME_LENGTH characters; the place survives a long name."""
-    place = f" ({frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line})"
+    """Return ``qualname (file.py:firstline)``, at most NAME_LENGTH characters; the place survives a long name.
+
+    Line 0 stands for one that nobody knows.
+    """
+    line = f":{frame.line}" if frame.line else ""
+    place = f" ({frame.file.replace(chr(92), '/').rpartition('/')[2]}{line})"
     return frame.qualname[: max(NAME_LENGTH - len(place), 0)] + place[:NAME_LENGTH]
 
 

@@ -20,6 +20,7 @@ from eroica_otel.summarize.innermost import innermost
 from eroica_otel.summarize.intervals import Intervals, Times, clip, join, length, merge, nothing, subtract, union
 from eroica_otel.summarize.loaders import held_up
 from eroica_otel.summarize.stacks import python_activity
+from eroica_otel.traces import PythonCalls
 
 CPU_ORDER = ("compute", "python", "communication", "python_wait")
 """Levels of a job without accelerator: a Python function that runs while a bucket is in flight is what costs time."""
@@ -67,13 +68,13 @@ def charge_levels(levels: Sequence[Intervals], start: int, end: int) -> tuple[In
     return join(*pieces), charged
 
 
-def charge(capture: Capture, events: Events) -> Charged:
-    """Charge every instant of the window."""
+def charge(capture: Capture, events: Events, calls: PythonCalls | None = None) -> Charged:
+    """Charge every instant of the window; ``calls`` are stacks of the trace, for a window without samples."""
     functions = Functions()
     gpu = any(kinds.is_kernel(category) for category in events.categories)
     number, nests, kind = _label(events, functions)
     levels = _trace_levels(events, number, nests, kind, gpu)
-    work, wait, queue = python_activity(capture, functions)
+    work, wait, queue = python_activity(capture, functions, calls)
     held = held_up(capture, queue, functions)
     work = join(work, held.charged)
     if gpu:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from eroica_otel import kinds
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Events, Pattern, WorkerWindow
 from eroica_otel.summarize.critical import Charged, charge
@@ -38,7 +39,7 @@ def summarize(
             window would say that the GPU did nothing.
     """
     events = trace.events if trace is not None else _events(capture)
-    charged = _charge(capture, events)
+    charged = _charge(capture, events, trace)
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
     found = np.flatnonzero(beta > 0)
     kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
@@ -67,14 +68,18 @@ def summarize(
     )
 
 
-def _charge(capture: Capture, events: Events) -> Charged:
-    charged = charge(capture, events)
-    if capture.gpu and not charged.gpu:
-        raise TraceError(
-            "no GPU kernel was captured: does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it, "
-            "or set EROICA_CAPTURE=stacks"
-        )
-    return charged
+def _charge(capture: Capture, events: Events, trace: Trace | None) -> Charged:
+    charged = charge(capture, events, trace.python if trace is not None else None)
+    if not capture.gpu or charged.gpu:
+        return charged
+    why = "no GPU kernel was captured"
+    if kinds.ranged(events.categories):
+        remedy = "CUPTI's range profiler ran them apart from each other, so that no time is true; profile without it"
+    else:
+        remedy = "does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it"
+    if trace is not None:
+        raise TraceError(f"{trace.path}: {why}, though the trace launches some: {remedy}, and profile again")
+    raise TraceError(f"{why}: {remedy}, or set EROICA_CAPTURE=stacks")
 
 
 def _events(capture: Capture) -> Events:

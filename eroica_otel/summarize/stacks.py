@@ -1,4 +1,4 @@
-"""Stack samples and garbage collections -> intervals of Python functions on the training thread."""
+"""Stack samples (or stacks in a trace) and collections -> intervals of Python functions on the training thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from eroica_otel import kinds
 from eroica_otel.kinds import Frame
 from eroica_otel.model import Capture
 from eroica_otel.summarize.functions import Function, Functions
+from eroica_otel.summarize.innermost import innermost
 from eroica_otel.summarize.intervals import Intervals, Times, clip, join, nothing, subtract, union
+from eroica_otel.traces import PythonCalls
 
 INPUT_FRAME = Frame("eroica_otel", "watch", "eroica_otel", 0)
 """Stands for our own frame around an input: a name of ours that changes with no version."""
@@ -68,14 +70,24 @@ def python_function(stack: tuple[Frame, ...]) -> Function | None:
     return Function("python", " > ".join(identity), name, kinds.python_family(stack), identity)
 
 
-def python_activity(capture: Capture, functions: Functions) -> PythonActivity:
-    """Return the window's Python intervals; collections are cut out of the stacks that they interrupt."""
+def python_activity(capture: Capture, functions: Functions, calls: PythonCalls | None = None) -> PythonActivity:
+    """Return the window's Python intervals; collections are cut out of the stacks that they interrupt.
+
+    Args:
+        calls: Stacks that the trace carries itself; they count where the window has no samples.
+    """
     garbage = _collections(capture, functions)
-    start, end, stack = sample_intervals(capture)
+    frames, stacks = capture.frames, capture.stacks
+    if capture.stack_ns.size or calls is None:
+        start, end, stack = sample_intervals(capture)
+    else:
+        frames, stacks = calls.frames, calls.stacks
+        own = innermost(calls.start_ns, calls.end_ns, calls.thread)
+        start, end, stack = own.start, own.end, calls.stack[own.function].astype(np.int64)
     if not start.size:
         return PythonActivity(garbage, nothing(), nothing())
     used = np.unique(stack)
-    seen = [tuple(Frame(*capture.frames[i]) for i in capture.stacks[s]) for s in used]
+    seen = [tuple(Frame(*frames[i]) for i in stacks[s]) for s in used]
     found = [python_function(one) for one in seen]
     number = np.array([-1 if one is None else functions.number(one) for one in found], np.int64)
     waits = np.array([one is not None and one.family == "wait" for one in found])
@@ -84,11 +96,11 @@ def python_activity(capture: Capture, functions: Functions) -> PythonActivity:
     keep = number[place] >= 0
     whole = Intervals(start[keep], end[keep], number[place][keep])
     waits, queues = waits[place][keep], queues[place][keep]
-    stacks, wait, queue = [
+    work, wait, queue = [
         subtract(clip(whole.take(chosen), capture.start_ns, capture.end_ns), union(garbage))
         for chosen in (~waits & ~queues, waits, queues)
     ]
-    return PythonActivity(join(stacks, garbage), wait, queue)
+    return PythonActivity(join(work, garbage), wait, queue)
 
 
 def _collections(capture: Capture, functions: Functions) -> Intervals:

@@ -63,9 +63,10 @@ def python_calls(columns: Joined, events: Events, thread: int | None) -> PythonC
     if columns.python.size:
         table = columns.python[events.thread[columns.python[:, 0]] == thread]
         return stacks.calls(_of_calls(table, events, stacks), events)
-    table = columns.stacks[events.thread[columns.stacks[:, 0]] == thread]
-    rows = _of_texts(table, columns.texts, stacks)
-    return stacks.calls(_of_inputs(events, thread, stacks) + rows, events)
+    operators = np.array(["::" in name for name in events.names], bool)
+    row = columns.stacks[:, 0]
+    table = columns.stacks[(events.thread[row] == thread) & operators[events.name[row]]] if row.size else columns.stacks
+    return stacks.calls(_of_texts(table, columns.texts, stacks) + _of_inputs(events, thread, stacks), events)
 
 
 def frame_of(text: str) -> Frame | None:
@@ -114,7 +115,7 @@ def _parents(table: Times) -> list[int]:
 
 
 def _of_texts(table: Times, texts: list[str], stacks: _Stacks) -> list[tuple[int, int]]:
-    """Return (row, stack) of operators with a call stack, innermost frame first in the text.
+    """Return (row, stack) of operators with a call stack, innermost frame first in the text; ranges are no operators.
 
     Its lines are those of the calls, not where functions begin, so they are left out.
     """

@@ -21,7 +21,24 @@ def steps_of(events: Events) -> Steps:
     found = [_STEP.fullmatch(events.names[number]) for number in events.name[rows].tolist()]
     rows = rows[[one is not None for one in found]] if found else rows
     number = np.array([int(one[1]) for one in found if one is not None], np.int64)
-    return Steps(number, events.start_ns[rows], events.end_ns[rows])
+    whole = Steps(number, events.start_ns[rows], events.end_ns[rows])
+    work = np.array([kinds.is_kernel(text) for text in events.categories], bool)
+    if not work.any():
+        work = np.array([text.lower() in kinds.OPERATORS for text in events.categories], bool)
+    return _without_idle_ends(whole, events.start_ns[work[events.category]] if work.size else np.zeros(0, np.int64))
+
+
+def _without_idle_ends(steps: Steps, work_ns: Times) -> Steps:
+    """Return the steps from the first to the last one in which work begins (``work_ns``, sorted); all if none does.
+
+    What torch's schedule leaves before and after the profiled steps is marked too, and would count as idle time.
+    """
+    before = np.searchsorted(work_ns, np.stack((steps.start_ns, steps.end_ns)))
+    busy = np.flatnonzero(before[1] > before[0])
+    if not busy.size:
+        return steps
+    kept = slice(int(busy[0]), int(busy[-1]) + 1)
+    return Steps(steps.number[kept], steps.start_ns[kept], steps.end_ns[kept])
 
 
 def training_thread(events: Events) -> int | None:
