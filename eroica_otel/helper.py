@@ -39,6 +39,7 @@ from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
 from eroica_otel.profile import loaderfiles, samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, Status, StatusReader, hold
+from eroica_otel.summarize.loaders import unseen
 from eroica_otel.summarize.pattern import summarize
 
 LOGGER = logging.getLogger("eroica_otel.helper")
@@ -143,7 +144,7 @@ class Helper:
             reason = capture.window.reason
             with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
                 window = summarize(capture, self._config.top_functions)
-            self._missing = dict(capture.missing)
+            self._missing = {**capture.missing, **unseen(capture)}
             self._show(
                 self._complete(window, capture.start_ns, capture.end_ns),
                 (Frame(*frame) for frame in capture.all_frames),

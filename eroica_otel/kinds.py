@@ -124,19 +124,6 @@ INPUT_FRAMES = _compiled(
 """(module prefix, qualified name): a frame below which everything is the input call."""
 LOADER_FRAMES = _compiled(("torch.utils.data._utils.worker", ""), ("torchdata.stateful_dataloader.worker", ""))
 """Frames that only a process of the DataLoader has."""
-LOADER_QUEUE_FRAMES = _compiled(
-    ("torch.utils.data.dataloader", r"MultiProcessingDataLoaderIter\.(?:_try_get_data|_get_data)$"),
-    ("torchdata.stateful_dataloader", r"MultiProcessingDataLoaderIter\.(?:_try_get_data|_get_data)$"),
-)
-QUEUE_WAIT_FRAMES = _compiled(
-    ("selectors", r"select$"),
-    ("multiprocessing.connection", r"(?:^|\.)(?:wait|poll|_poll)$"),
-    ("threading", r"(?:^|\.)wait$"),
-    ("queue", r"(?:^|\.)get$"),
-)
-"""Below a frame of the first table an innermost one of the second waits for a process of the DataLoader."""
-LOADER_IDLE_FRAMES = _compiled(("multiprocessing", ""), ("torch.multiprocessing", ""))
-"""Frames right below the loop of such a process in which it waits for work, or hands a batch over."""
 
 _LIGHTNING = r"^(?:lightning\.pytorch|pytorch_lightning)\."
 PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
@@ -285,24 +272,6 @@ def python_family(stack: Iterable[Frame]) -> str:
     if any(is_input(frame) for frame in frames):
         return "input"
     return "wait" if frames and _matches(WAIT_FRAMES, frames[-1]) else "other"
-
-
-def loader_stack(stack: Iterable[Frame]) -> tuple[Frame, ...]:
-    """Return what a process of the DataLoader runs, from its loop inwards; () where it waits for work or ends."""
-    frames = tuple(stack)
-    at = next((place for place, frame in enumerate(frames) if _matches(LOADER_FRAMES, frame)), len(frames))
-    mine = tuple(frame for frame in frames[at:] if not is_own(frame))
-    return () if len(mine) > 1 and _matches(LOADER_IDLE_FRAMES, mine[1]) else mine
-
-
-def awaits_loader(stack: Iterable[Frame]) -> bool:
-    """Return whether a thread with this stack waits for a process of its DataLoader."""
-    frames = tuple(stack)
-    return (
-        bool(frames)
-        and _matches(QUEUE_WAIT_FRAMES, frames[-1])
-        and any(_matches(LOADER_QUEUE_FRAMES, frame) for frame in frames)
-    )
 
 
 def is_wait(frame: Frame) -> bool:

@@ -67,7 +67,7 @@ class Monitor:
         self._learner = Learner(config.learn_repeats)
         self._detector = self._new_detector()
         self._cooldown = Cooldown(config.cooldown_seconds)
-        self.standstill = still = Standstill(config, folder, poller, windows.counts, say)
+        self.standstill = still = Standstill(config, folder, poller, windows.counts, say, windows.bell)
         recorder.place = lambda update: guard("place", lambda: still.where.see(update))
         self._status = StatusWriter(folder / STATUS_FILE)
         self._warned: set[str] = set()

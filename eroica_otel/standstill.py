@@ -18,6 +18,7 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.blocked import NOTHING, Seen, Silence
 from eroica_otel.errors import CaptureError
 from eroica_otel.model import Identity, Window
+from eroica_otel.profile.bell import Bell
 from eroica_otel.profile.flight import collective_progress
 from eroica_otel.profile.glance import glance
 from eroica_otel.profile.look import MOST_SECONDS, StackLook
@@ -46,8 +47,10 @@ class Standstill:
         poller: Poller,
         counts: Counter[str],
         say: Callable[[str], None],
+        bell: Bell | None = None,
     ) -> None:
-        """Args: counts: Windows by "reason outcome", to which those that were skipped are added."""
+        """Args: counts: Windows by "reason outcome", to which those that were skipped are added. bell: As StackLook."""
+        self._bell = bell
         self._config = config
         self._folder = folder
         self._poller = poller
@@ -159,9 +162,8 @@ class Standstill:
         if identity.rank == 0:
             self._said = True
             self._say(self.activity or "other ranks have no event: looking at all ranks' stacks")
-        look = StackLook(
-            window, identity, self._folder / f"window-{window.id}", self.where.thread, self._config.sampler_hertz
-        )
+        place, hertz = self._folder / f"window-{window.id}", self._config.sampler_hertz
+        look = StackLook(window, identity, place, self.where.thread, hertz, self._bell)
         try:
             look.start()
         except (CaptureError, OSError) as error:

@@ -44,6 +44,7 @@ class Windows:
         last: Latest window that was captured.
         late: Windows that were over when this rank heard of them ...
         missed: ... and the reason of the latest of these, "" when one was captured since.
+        bell: Wakes the processes of the training's DataLoader; None where they are not to be sampled.
     """
 
     def __init__(
@@ -79,13 +80,13 @@ class Windows:
         self.measure_again()
         self.last: Window | None = None
         self.late, self.missed = 0, ""
-        self._bell: Bell | None = None
+        self.bell: Bell | None = None
         if config.loaders:
             guard("loaders", self._hang_bell)
         recorder.on_edge = self.on_edge
 
     def _hang_bell(self) -> None:
-        self._bell = Bell(self._folder / LOADERS_FILE, create=True)
+        self.bell = Bell(self._folder / LOADERS_FILE, create=True)
 
     def measure_again(self) -> None:
         """Have the rate of events found out by the next probe; stacks alone need none."""
@@ -223,7 +224,7 @@ class Windows:
                 self.config.sampler_hertz,
                 self._counters.read if self._counters is not None else None,
                 _readings,
-                self._bell if window.id else None,
+                self.bell if window.id else None,
             )
             capture.start(steps)
         except (CaptureError, OSError, RuntimeError) as error:
@@ -307,7 +308,7 @@ class Windows:
 
     def forget(self) -> None:
         """In a forked child: leave the parent's window alone, and take the look at the training's profiler away."""
-        self._capture = self._bell = None
+        self._capture = self.bell = None
         if self._user is not None:
             self._user.close()
             self._user = None

@@ -99,5 +99,5 @@ def _tables(
     for key, count in windows.items():
         reason, outcome = key.split(" ")
         yield names.WINDOWS, {"reason": reason, "outcome": outcome}, float(count)
-    for resource in ("cpu", "nic"):
+    for resource in ("cpu", "nic", "loader"):
         yield names.RESOURCE_MISSING, {"resource": resource}, float(resource in missing)

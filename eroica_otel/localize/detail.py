@@ -133,9 +133,9 @@ def _ruled_out(scene: Scene, findings: Sequence[Finding], network: Network) -> t
     if not causes & {"cpu_starved", "cpu_contention"}:
         texts += _cores(scene)
     if "slow_input" not in causes:
-        texts += _most(scene, "input", "input")
+        texts += _most(scene, ("input", "loader"), "input")
     if "gc_pause" not in causes:
-        texts += _most(scene, "gc", "garbage collection")
+        texts += _most(scene, ("gc",), "garbage collection")
     if "process_stopped" not in causes:
         texts += _gaps(scene.columns.windows)
     return tuple(texts)
@@ -150,10 +150,10 @@ def _cores(scene: Scene) -> list[str]:
     return [f"CPU limits ({', '.join(parts)} at most)"] if parts else []
 
 
-def _most(scene: Scene, family: str, what: str) -> list[str]:
+def _most(scene: Scene, families: Sequence[str], what: str) -> list[str]:
     if not any(function.kind == "python" for function in scene.columns.functions):
         return []
-    total = measure(scene.columns, ("family", "python", family)).total
+    total = np.sum([measure(scene.columns, ("family", "python", family)).total for family in families], axis=0)
     return [f"{what} (at most {duration(float(total.max()))} an iteration)"]
 
 

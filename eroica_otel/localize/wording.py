@@ -54,8 +54,11 @@ def work_evidence(scene: Scene, judgement: Judgement, workers: Sequence[int]) ->
         first = f"takes {duration(total)} an iteration ({duration(on)} of it on the CPU), its peers {duration(peers)}"
     else:
         first = f"takes {duration(total)} an iteration, its peers {duration(peers)}"
-    spread = _spread_over(scene, judgement, workers)
-    return (f"{first}{_before(judgement, at)}", *spread)
+    return (f"{first}{_before(judgement, at)}", *_in_loader(judgement), *_spread_over(scene, judgement, workers))
+
+
+def _in_loader(judgement: Judgement) -> tuple[str, ...]:
+    return ("runs in a process of the DataLoader, whose batch the training waits for",) * (judgement.family == "loader")
 
 
 def _others(scene: Scene, workers: Collection[int]) -> list[int]:
@@ -90,6 +93,7 @@ def everyone_evidence(scene: Scene, judgement: Judgement) -> tuple[str, ...]:
     return (
         f"takes {duration(now)} an iteration on the median rank{on}; {was}",
         iteration_evidence(scene),
+        *_in_loader(judgement),
         *_spread_over(scene, judgement, ()),
     )
 

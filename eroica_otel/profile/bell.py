@@ -37,7 +37,7 @@ class Bell:
         descriptor = os.open(path, flags, 0o600)
         try:
             if create:
-                os.ftruncate(descriptor, _SIZE)
+                os.write(descriptor, bytes(_SIZE))  # a hole in a file would be a SIGBUS once the disk is full
             elif os.fstat(descriptor).st_size < _SIZE:
                 raise OSError(f"{path} is not complete yet")
             self._map = mmap.mmap(descriptor, _SIZE)

@@ -72,13 +72,18 @@ def _read(path: Path) -> LoaderSamples | None:
                 ended = True
                 continue
             new = {name: [int(value) for value in part[name]] for name in columns}
-            frames += [(str(m), str(q), str(f), int(n)) for m, q, f, n in part["frames"]]
+            frames += [(_module(str(m)), str(q), str(f), int(n)) for m, q, f, n in part["frames"]]
             stacks += [tuple(int(index) for index in stack) for stack in part["stacks"]]
             for name, values in new.items():
                 columns[name] += values
     except (OSError, ValueError, KeyError, TypeError):
         ended = False  # cut short: the parts before it are whole
     return _checked(process, frames, stacks, columns, ended)
+
+
+def _module(name: str) -> str:
+    """Return the module under which the training knows it: in a spawned process the script has a name of its own."""
+    return "__main__" if name == "__mp_main__" else name
 
 
 def _checked(

@@ -182,10 +182,13 @@ class Listener:
         try:
             while bell.wait(word, FLUSH_SECONDS) == word and not self._ending and record.samples < MOST_SAMPLES:
                 record.write()
+        except OSError:  # the disk is full: what has been written counts
+            pass
         finally:
             sampler.stop()
             self._record = None
-            record.close(FINISH_SECONDS)
+            with suppress(OSError):
+                record.close(FINISH_SECONDS)
 
 
 class Record:
@@ -201,34 +204,45 @@ class Record:
         self._latest_batch = time.perf_counter_ns()
         self.samples = 0
 
-    def write(self, end: bool = False) -> None:
+    def write(self) -> None:
         """Add what is new. Raises OSError."""
-        if self._file is None:
-            return
-        sampler = self._sampler
+        with self._lock:
+            if self._file is not None:
+                os.write(self._file, self._part())
+
+    def _part(self) -> bytes:
+        sampler, before = self._sampler, self.samples
         seen = len(sampler.stack_ns)  # first: it is the column that is written last
         stacks = len(sampler.stacks)
         frames = len(sampler.frames)
-        batches = [at for at in (self._batches.ended_ns.copy() if self._batches else ()) if at > self._latest_batch]
+        ended = self._batches.ended_ns.copy() if self._batches is not None else ()
+        batches = [at for at in ended if at > self._latest_batch]
         part = {
             "frames": sampler.frames[self._frames : frames],
             "stacks": sampler.stacks[self._stacks : stacks],
-            "stack_ns": sampler.stack_ns[self.samples : seen].tolist(),
-            "stack_ids": sampler.stack_ids[self.samples : seen].tolist(),
-            "cpu_ns": sampler.cpu_ns[self.samples : seen].tolist(),
+            "stack_ns": sampler.stack_ns[before:seen].tolist(),
+            "stack_ids": sampler.stack_ids[before:seen].tolist(),
+            "cpu_ns": sampler.cpu_ns[before:seen].tolist(),
             "batch_ns": batches,
         }
         self._frames, self._stacks, self.samples = frames, stacks, seen
         self._latest_batch = max(batches, default=self._latest_batch)
-        os.write(self._file, json.dumps(part, separators=(",", ":")).encode() + b"\n" + (END if end else b""))
+        return json.dumps(part, separators=(",", ":")).encode() + b"\n"
 
     def close(self, patience_seconds: float) -> None:
-        """Write the rest and the end; does nothing the second time, or when another thread is at it for too long."""
-        if self._lock.acquire(timeout=patience_seconds):
-            try:
-                if self._file is not None:
-                    self.write(end=True)
-                    os.close(self._file)
-                    self._file = None
-            finally:
-                self._lock.release()
+        """Write the rest and the end; does nothing the second time, or while another thread is at it for too long.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        if not self._lock.acquire(timeout=patience_seconds):
+            return
+        try:
+            descriptor, self._file = self._file, None
+            if descriptor is not None:
+                try:
+                    os.write(descriptor, self._part() + END)
+                finally:
+                    os.close(descriptor)
+        finally:
+            self._lock.release()

@@ -14,6 +14,7 @@ import numpy as np
 from eroica_otel.errors import CaptureError
 from eroica_otel.model import Capture, Identity, Window
 from eroica_otel.profile import samples
+from eroica_otel.profile.bell import Bell
 from eroica_otel.profile.capture import realtime_offset_ns
 from eroica_otel.profile.stacks import StackSampler
 
@@ -25,13 +26,15 @@ MOST_HERTZ = 100.0
 class StackLook:
     """Samples the thread that trains between ``start`` and ``stop``; both are the 1 Hz thread's to call."""
 
-    def __init__(self, window: Window, identity: Identity, folder: Path, thread: int, hertz: float) -> None:
-        """Args: thread: threading.get_ident() of the thread that trains."""
+    def __init__(
+        self, window: Window, identity: Identity, folder: Path, thread: int, hertz: float, bell: Bell | None = None
+    ) -> None:
+        """Args: thread: threading.get_ident() of the thread that trains. bell: As WindowCapture."""
         self.window = window
         self.identity = identity
         self._folder = folder
         self._thread = thread
-        self._hertz = min(hertz, MOST_HERTZ)
+        self._hertz, self._bell = min(hertz, MOST_HERTZ), bell
         self._start_ns = 0
 
     def start(self) -> None:
@@ -53,19 +56,26 @@ class StackLook:
         except RuntimeError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise CaptureError(f"the stack sampler cannot start: {error}") from error
+        if self._bell is not None:
+            self._bell.ring(self.window.id, self._hertz)
         self._start_ns = time.perf_counter_ns()
 
     def abort(self) -> None:
         """Stop without a result, and leave no file."""
-        self._sampler.stop()
+        self._stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self, facts: Mapping[str, Any]) -> Capture:
         """End, save, and return what was seen; ``facts`` are further fields of model.Capture. Raises OSError."""
-        self._sampler.stop()
+        self._stop()
         capture = self._capture(time.perf_counter_ns(), facts)
         samples.write(self._folder, capture)
         return capture
+
+    def _stop(self) -> None:
+        if self._bell is not None:
+            self._bell.silence(self.window.id)
+        self._sampler.stop()
 
     def _capture(self, end_ns: int, facts: Mapping[str, Any]) -> Capture:
         sampler, count = self._sampler, len(self._sampler.stack_ns)

@@ -12,16 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eroica_otel import kinds
 from eroica_otel.kinds import Frame
 from eroica_otel.model import Capture, LoaderSamples
 from eroica_otel.summarize.functions import Functions
 from eroica_otel.summarize.intervals import Intervals, Times, join, merge, nothing, spread, subtract, union
+from eroica_otel.summarize.loaderframes import awaits_loader, loader_stack
 from eroica_otel.summarize.stacks import python_function
 
 MOST_SHARING = 16
 """Processes among which a wait is shared when nobody knows which one it was for: those that work most."""
 NOBODY = -1
+LEAST_WAIT = 0.01
+"""Share of a window from which on it is missed that nobody knows what the training waits for."""
 
 
 class HeldUp(NamedTuple):
@@ -54,6 +56,19 @@ def held_up(capture: Capture, waits: Intervals, functions: Functions) -> HeldUp:
     return HeldUp(join(charged, rest), *_cpu_time(capture.loaders, parts))
 
 
+def unseen(capture: Capture) -> dict[str, str]:
+    """Return why waits for the loader's processes cannot be handed on, {} where they can or are too short to matter."""
+    if capture.loaders or not capture.stack_ids.size:
+        return {}
+    waits = [awaits_loader(Frame(*capture.frames[i]) for i in stack) for stack in capture.stacks]
+    if np.array(waits)[capture.stack_ids].mean() < LEAST_WAIT:
+        return {}
+    return {
+        "loader": "the training waits for its DataLoader's processes, which could not be sampled: they were started "
+        "before eroica_otel attached, or EROICA_LOADERS=0"
+    }
+
+
 def _working(one: LoaderSamples, end_ns: int, functions: Functions) -> Intervals:
     """Return what a process ran, without the time in which it had no work; a sample is charged to the later stack."""
     times, ids = one.stack_ns, one.stack_ids.astype(np.int64)
@@ -68,7 +83,7 @@ def _working(one: LoaderSamples, end_ns: int, functions: Functions) -> Intervals
 
 
 def _number(stack: tuple[Frame, ...], functions: Functions) -> int:
-    mine = kinds.loader_stack(stack)
+    mine = loader_stack(stack)
     function = python_function(mine) if mine else None
     return NOBODY if function is None else functions.number(function)
 

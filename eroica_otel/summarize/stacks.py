@@ -12,6 +12,7 @@ from eroica_otel.model import Capture
 from eroica_otel.summarize.functions import Function, Functions
 from eroica_otel.summarize.innermost import innermost
 from eroica_otel.summarize.intervals import Intervals, Times, clip, join, nothing, subtract, union
+from eroica_otel.summarize.loaderframes import awaits_loader
 from eroica_otel.traces import PythonCalls
 
 INPUT_FRAME = Frame("eroica_otel", "watch", "eroica_otel", 0)
@@ -91,7 +92,7 @@ def python_activity(capture: Capture, functions: Functions, calls: PythonCalls |
     found = [python_function(one) for one in seen]
     number = np.array([-1 if one is None else functions.number(one) for one in found], np.int64)
     waits = np.array([one is not None and one.family == "wait" for one in found])
-    queues = np.array([kinds.awaits_loader(one) for one in seen])
+    queues = np.array([awaits_loader(one) for one in seen])
     place = np.searchsorted(used, stack)
     keep = number[place] >= 0
     whole = Intervals(start[keep], end[keep], number[place][keep])
