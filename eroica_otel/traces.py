@@ -54,6 +54,19 @@ class PythonCalls:
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """How busy one resource was; a sample stands for the time from its own to the next.
+
+    Attributes:
+        time_ns: Times, strictly increasing, shape [n].
+        ratio: Share of the peak in use, in [0, 1], shape [n].
+    """
+
+    time_ns: NDArray[np.int64]
+    ratio: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One worker's trace. What the file does not tell is None, "" or empty.
 
@@ -69,9 +82,10 @@ class Trace:
         groups: Process group -> ranks.
         steps: Iterations that the trace marks.
         python: Python stacks in the trace; None where it has none.
-        skipped: Events that could not be used, by reason.
-        gpu: Whether kernels of an accelerator are in it.
+        skipped: What could not be used, or was repaired, by reason.
+        gpu: Whether the process used an accelerator: kernels are in it, or calls that launch some.
         training_thread: Thread that carries the steps, else the optimizer, else most operators; None without any.
+        metrics: Samples of the device by resource (sm, dram, pcie, nvlink).
         capture: Of our own folders: the capture with its samples; times are then monotonic.
     """
 
@@ -89,4 +103,5 @@ class Trace:
     gpu: bool
     training_thread: int | None
     skipped: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Samples] = field(default_factory=dict)
     capture: Capture | None = None

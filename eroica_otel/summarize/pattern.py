@@ -14,12 +14,13 @@ from eroica_otel import kinds
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Events, Pattern, WorkerWindow
 from eroica_otel.summarize.critical import Charged, charge
+from eroica_otel.summarize.devices import measure_device
 from eroica_otel.summarize.intervals import Intervals, Reals, per_function
 from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_seconds
 from eroica_otel.summarize.readers.kineto import read
 from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
-from eroica_otel.traces import Trace
+from eroica_otel.traces import Samples, Trace
 
 NANOSECONDS = 1e9
 
@@ -49,7 +50,7 @@ def summarize(
         reason=capture.window.reason,
         seconds=(capture.end_ns - capture.start_ns) / NANOSECONDS,
         iterations=max(capture.iteration_ns.size - 1, 0),
-        patterns=_patterns(capture, events, charged, beta, kept, hold),
+        patterns=_patterns(capture, events, charged, beta, kept, hold, trace.metrics if trace is not None else {}),
         kinds=_kinds(capture, charged),
         floor=float(beta[kept[-1]]) if kept else 0.0,
         dropped=found.size - len(kept),
@@ -100,9 +101,15 @@ def _kinds(capture: Capture, charged: Charged) -> dict[str, float]:
 
 
 def _patterns(
-    capture: Capture, events: Events, charged: Charged, beta: Reals, kept: list[int], hold: Mapping[str, float]
+    capture: Capture,
+    events: Events,
+    charged: Charged,
+    beta: Reals,
+    kept: list[int],
+    hold: Mapping[str, float],
+    metrics: Mapping[str, Samples],
 ) -> tuple[Pattern, ...]:
-    resources = measure(capture, charged, hold)
+    resources = dict(measure_device(charged, metrics, hold) if metrics else {}) | measure(capture, charged, hold)
     calls = collective_calls(events, charged.event_function, capture.start_ns, capture.end_ns)
     noise: Mapping[int, float] = {}
     if capture.window.reason == "reference":

@@ -16,7 +16,7 @@ from eroica_otel.model import Capture
 from eroica_otel.summarize.critical import Charged
 from eroica_otel.summarize.shares import WHOLE, Use, charged_use, cumulative_use, mean_and_deviation
 
-HOLD: Mapping[str, float] = {"cpu": WHOLE, "nic": 0.8}
+HOLD: Mapping[str, float] = {"cpu": WHOLE, "sm": WHOLE, "nic": 0.8, "dram": 0.8, "pcie": 0.8, "nvlink": 0.8}
 """Share of its use that the part of each piece behind mu and sigma holds.
 
 Of a link the shortest part with 80 % counts: transfers come in bursts. Of ``cpu`` the whole piece counts, so that
@@ -49,7 +49,7 @@ def measure(capture: Capture, charged: Charged, hold: Mapping[str, float] = HOLD
         return {}
     links = ("communication",)
     cores = ("python", "host") if charged.gpu else ("python", "compute")
-    return _of_kinds(charged, links, "nic", _directions(capture), hold["nic"]) | _of_kinds(
+    return of_kinds(charged, links, "nic", _directions(capture), hold["nic"]) | of_kinds(
         charged, cores, "cpu", _cores(capture, charged), hold["cpu"]
     )
 
@@ -68,7 +68,7 @@ def _directions(capture: Capture) -> list[Use | None]:
     return [cumulative_use(capture.nic_ns, counter, peak) for counter in (capture.nic_tx, capture.nic_rx)]
 
 
-def _of_kinds(
+def of_kinds(
     charged: Charged, wanted: tuple[str, ...], resource: str, uses: list[Use | None], hold: float
 ) -> dict[int, Measured]:
     """Return the functions of some kinds, each by the counter that rose most while it was charged."""

@@ -1,0 +1,228 @@
+"""SQLite export of Nsight Systems -> Trace of one process: kernels, memory operations, runtime calls and NVTX ranges.
+
+Every table and nearly every column is optional, so each is asked for first. Times are nanoseconds since the session
+began; TARGET_INFO_SESSION_START_TIME turns them into Unix time.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from eroica_otel import kinds
+from eroica_otel.errors import TraceError
+from eroica_otel.summarize.readers import steps
+from eroica_otel.summarize.readers.nsightmetrics import samples
+from eroica_otel.summarize.readers.tables import Database, Rows
+from eroica_otel.traces import Trace
+
+KERNELS, COPIES, SETS, CALLS, RANGES = (
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "NVTX_EVENTS",
+)
+_PROCESS = "globalPid"
+_THREAD_BITS = 1 << 24
+"""globalTid = globalPid + thread id."""
+_VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
+_NVTX_DETAIL = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids)\s*=.*", re.DOTALL)
+"""torch's emit_nvtx puts a number into each name, which would make each call a function of its own."""
+_COPY_NAMES = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+}
+_REMEDY = "export it again: nsys export --type sqlite --output OUT.sqlite REPORT.nsys-rep"
+
+
+def workers(path: str) -> tuple[int, ...]:
+    """Return the processes (globalPid) in an export, in the order of their devices; (0,) where it tells of none.
+
+    Raises:
+        TraceError: it cannot be read, or holds nothing that could be summarised.
+    """
+    with _opened(path) as database:
+        return _workers(database)
+
+
+def read_worker(path: str, place: int) -> Trace:
+    """Read process number ``place`` of workers().
+
+    Raises:
+        TraceError: as workers.
+    """
+    with _opened(path) as database:
+        processes = _workers(database)
+        if place >= len(processes):
+            raise TraceError(f"{path}: has {len(processes)} processes with GPU activity, no number {place}")
+        return _trace(path, database, processes, place)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Database]:
+    try:
+        connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        try:
+            database = Database(connection)
+            if not any(database.has(table) for table in (KERNELS, COPIES, SETS, CALLS, RANGES)):
+                raise TraceError(
+                    f"{path}: an SQLite file without kernels, memory operations, runtime calls and NVTX ranges: "
+                    f"no export of Nsight Systems, or of a report without --trace=cuda,nvtx; {_REMEDY}"
+                )
+            yield database
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise TraceError(f"{path}: not a whole SQLite export of Nsight Systems ({error}); {_REMEDY}") from error
+
+
+def _workers(database: Database) -> tuple[int, ...]:
+    """Return the processes that ran kernels, else those that called the runtime or opened ranges."""
+    if database.has(KERNELS, _PROCESS):
+        device = "min(deviceId)" if database.has(KERNELS, "deviceId") else "0"
+        rows = database.all(f"SELECT {_PROCESS}, {device} FROM {KERNELS} GROUP BY 1 ORDER BY 2, 1")
+        if rows:
+            return tuple(int(row[0] or 0) for row in rows)
+    found: set[int] = set()
+    for table in (CALLS, RANGES):
+        if database.has(table, "globalTid"):
+            rows = database.all(f"SELECT DISTINCT globalTid / {_THREAD_BITS} * {_THREAD_BITS} FROM {table}")
+            found |= {int(row[0]) for row in rows if row[0] is not None}
+    return tuple(sorted(found)) or (0,)
+
+
+class _Kind(NamedTuple):
+    """One table of events: how its rows are named, and of what category and thread they are."""
+
+    table: str
+    names: tuple[str, ...]
+    thread: str
+    category: str
+
+
+_DEVICE = (
+    _Kind(KERNELS, ("demangledName", "shortName", "mangledName"), "streamId", "kernel"),
+    _Kind(COPIES, ("copyKind",), "streamId", "gpu_memcpy"),
+    _Kind(SETS, (), "streamId", "gpu_memset"),
+)
+
+
+def _trace(path: str, database: Database, processes: tuple[int, ...], place: int) -> Trace:
+    process = processes[place]
+    rows = Rows(_session_start(database))
+    for kind in _DEVICE:
+        _device_events(database, rows, kind, process)
+    _calls(database, rows, process)
+    _ranges(database, rows, process)
+    events = rows.events()
+    return Trace(
+        path=path,
+        format="nsight",
+        events=events,
+        rank=place if len(processes) > 1 else None,
+        world_size=None,
+        host=_host(database),
+        backend="",
+        devices=_devices(database),
+        groups={},
+        steps=steps.steps_of(events),
+        python=None,
+        gpu=kinds.uses_accelerator(events.categories, events.names),
+        training_thread=steps.training_thread(events),
+        skipped=dict(rows.skipped),
+        metrics=samples(database, _device_of(database, process), _session_start(database)),
+    )
+
+
+def _device_events(database: Database, rows: Rows, kind: _Kind, process: int) -> None:
+    named = next((column for column in kind.names if database.has(kind.table, column)), None)
+    texts = database.strings() if kind.table == KERNELS else _COPY_NAMES
+    where = f"WHERE {_PROCESS} = {process}" if database.has(kind.table, _PROCESS) and process else ""
+    for part in database.numbers(kind.table, ("start", "end", named, kind.thread), where):
+        rows.add(
+            kind.category,
+            part,
+            {number: _device_name(kind, texts, number) for number in np.unique(part[:, 2]).tolist()},
+        )
+
+
+def _device_name(kind: _Kind, texts: dict[int, str], number: int) -> str:
+    if kind.table == KERNELS:
+        return texts.get(number, "kernel without a name")
+    return "Memset (Device)" if kind.table == SETS else f"Memcpy {texts.get(number, 'of unknown kind')}"
+
+
+def _calls(database: Database, rows: Rows, process: int) -> None:
+    texts = database.strings()
+    for part in database.numbers(CALLS, ("start", "end", "nameId", "globalTid"), _of(database, CALLS, process)):
+        part[:, 3] %= _THREAD_BITS
+        names = {
+            number: _VERSION.sub("", texts.get(number, "runtime call")) for number in np.unique(part[:, 2]).tolist()
+        }
+        rows.add("cuda_runtime", part, names)
+
+
+def _ranges(database: Database, rows: Rows, process: int) -> None:
+    """Read NVTX ranges; their names stand in the row itself, or under textId. A mark has no end, and no length."""
+    if not database.has(RANGES):
+        return
+    known = dict(database.strings())
+    inline: dict[str, int] = {}
+    text = "text" if database.has(RANGES, "text") else "NULL"
+    number = "textId" if database.has(RANGES, "textId") else "NULL"
+    ended = "WHERE end IS NOT NULL" if database.has(RANGES, "end") else "WHERE 0"
+    where = _of(database, RANGES, process).replace("WHERE", "AND")
+    query = f"SELECT start, end, {text}, {number}, globalTid FROM {RANGES} {ended} {where}"
+    for part in database.parts(query):
+        table: list[tuple[int, int, int, int]] = []
+        for start, end, name, place, thread in part:
+            shown = _NVTX_DETAIL.sub("", name if name is not None else known.get(place, "range without a name"))
+            table.append((start, end, inline.setdefault(shown, len(inline)), (thread or 0) % _THREAD_BITS))
+        rows.add("user_annotation", np.array(table, np.int64), {at: shown for shown, at in inline.items()})
+
+
+def _of(database: Database, table: str, process: int) -> str:
+    if not process or not database.has(table, "globalTid"):
+        return ""
+    return f"WHERE globalTid >= {process} AND globalTid < {process + _THREAD_BITS}"
+
+
+def _session_start(database: Database) -> int:
+    rows = database.values("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    return int(rows[0] or 0) if rows else 0
+
+
+def _host(database: Database) -> str:
+    if not database.has("TARGET_INFO_SYSTEM_ENV", "value"):
+        return ""
+    rows = database.all("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
+    return str(rows[0][0]) if rows else ""
+
+
+def _devices(database: Database) -> tuple[str, ...]:
+    return tuple(str(name or "") for name in database.values("TARGET_INFO_GPU", "name"))
+
+
+def _device_of(database: Database, process: int) -> int | None:
+    """Return the number of the device on which a process ran most kernels; None where it cannot be told."""
+    if not database.has(KERNELS, "deviceId"):
+        return None
+    where = f"WHERE {_PROCESS} = {process}" if database.has(KERNELS, _PROCESS) and process else ""
+    rows = database.all(f"SELECT deviceId, count(*) FROM {KERNELS} {where} GROUP BY 1 ORDER BY 2 DESC LIMIT 1")
+    return int(rows[0][0]) if rows else None
