@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -13,9 +14,13 @@ from eroica_otel.commands.report import colour, show, write
 from eroica_otel.errors import ConfigError
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Report
-from eroica_otel.offline.load import Run, load
+from eroica_otel.offline.files import find
+from eroica_otel.offline.load import Options, Run, load
+from eroica_otel.offline.push import Destination, destination, push
+from eroica_otel.offline.ranks import fits
 from eroica_otel.publish.report import html, json, prompt, source, terminal
 from eroica_otel.publish.report.verdict import grave
+from eroica_otel.publish.report.words import plural, visible
 
 HELP = "find the slow worker in traces that you already have: files or a folder of one or many ranks"
 
@@ -32,6 +37,8 @@ exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 3 also where a tr
 show no finding
 """
 _WIDEST = 120
+_PROBLEMS = 20
+"""Files left out that a report names; standard error names all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +52,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="judge AFTER by what BEFORE was; each is a file or a folder",
     )  # fmt: skip
     offline_options.configure(parser)
+    where = parser.add_argument_group("where it delivers")
+    where.add_argument(
+        "--push", action="store_true",
+        help="deliver the patterns too, by OTLP or remote write, as OTEL_* and EROICA_* tell a worker",
+    )  # fmt: skip
+    where.add_argument("--otlp", default="", metavar="URL", help="push to this OTLP endpoint")
+    where.add_argument("--remote-write", default="", metavar="URL", help="push to this address of remote write")
     what = parser.add_argument_group("what it writes")
     what.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     what.add_argument("--html", type=Path, metavar="FILE", help="write it as one self-contained web page")
@@ -64,12 +78,18 @@ def run(arguments: argparse.Namespace) -> int:
         TraceError: no trace can be read.
         EroicaError: a file cannot be written.
     """
+    to = _destination(arguments)
     runs = _runs(arguments)
     report = _report(runs)
     _output(arguments, report)
     problems = [problem for one in runs for problem in one.problems]
     for problem in problems:
-        print(f"eroica-otel: left out: {problem.text}", file=sys.stderr, flush=True)
+        _say(f"left out: {problem.text}")
+    if to is not None:
+        count = push(runs[0].windows, to)
+        _say(
+            f"the patterns of {plural(count, 'worker')} are delivered as job {runs[0].windows[0].identity.training_job}"
+        )
     return 1 if grave(report) else 3 if problems else 0
 
 
@@ -84,7 +104,30 @@ def _runs(arguments: argparse.Namespace) -> list[Run]:
     if arguments.paths:
         raise ConfigError(f"{arguments.paths[0]} stands beside --compare; give either paths or --compare BEFORE AFTER")
     before, after = arguments.compare
-    return [load([after], options, told=progress), load([before], options, reason="reference", told=progress)]
+    mine, theirs = _ranks_of(options, before), _ranks_of(options, after)
+    # A rank of neither goes to AFTER, where it is refused.
+    here = {name: rank for name, rank in options.ranks.items() if name in theirs or name not in mine}
+    return [
+        load([after], replace(options, ranks=here), told=progress),
+        load([before], replace(options, ranks=mine), reason="reference", told=progress),
+    ]
+
+
+def _ranks_of(options: Options, path: Path) -> dict[str, int]:
+    """Return the ranks that a person gave to files of this run."""
+    files = find([path]).files
+    return {name: rank for name, rank in options.ranks.items() if any(fits(file, name) for file in files)}
+
+
+def _destination(arguments: argparse.Namespace) -> Destination | None:
+    """Return where the patterns go too, None for nowhere; found out first, because reading may take long."""
+    if not (arguments.push or arguments.otlp or arguments.remote_write):
+        return None
+    return destination(os.environ, otlp=arguments.otlp, remote_write=arguments.remote_write)
+
+
+def _say(text: str) -> None:
+    print(f"eroica-otel: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def _report(runs: list[Run]) -> Report:
@@ -93,7 +136,10 @@ def _report(runs: list[Run]) -> Report:
     reference = [replace(window, window_id=run.windows[0].window_id - 1) for one in before for window in one.windows]
     report = judge_traces(run.windows, reference, expected=run.expected)
     notes = [*run.notes, *(f"BEFORE: {note}" for one in before for note in one.notes)]
-    notes += [f"left out: {problem.text}" for one in runs for problem in one.problems]
+    problems = [f"left out: {problem.text}" for one in runs for problem in one.problems]
+    notes += problems[:_PROBLEMS]
+    if len(problems) > _PROBLEMS:
+        notes.append(f"left out: {plural(len(problems) - _PROBLEMS, 'more file')}")
     return replace(report, notes=(*report.notes, *notes))
 
 

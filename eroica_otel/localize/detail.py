@@ -134,7 +134,7 @@ def _ruled_out(scene: Scene, findings: Sequence[Finding], network: Network) -> t
         texts += _cores(scene)
     if "slow_input" not in causes:
         texts += _most(scene, ("input", "loader"), "input")
-    if "gc_pause" not in causes:
+    if "gc_pause" not in causes and _sampled(scene.columns.windows):
         texts += _most(scene, ("gc",), "garbage collection")
     if "process_stopped" not in causes:
         texts += _gaps(scene.columns.windows)
@@ -155,6 +155,11 @@ def _most(scene: Scene, families: Sequence[str], what: str) -> list[str]:
         return []
     total = np.sum([measure(scene.columns, ("family", "python", family)).total for family in families], axis=0)
     return [f"{what} (at most {duration(float(total.max()))} an iteration)"]
+
+
+def _sampled(windows: Iterable[WorkerWindow]) -> bool:
+    """Whether a sampler of ours ran: it sees collections, which a trace from elsewhere does not tell of."""
+    return any(window.sampler_gap_seconds is not None for window in windows)
 
 
 def _gaps(windows: Iterable[WorkerWindow]) -> list[str]:

@@ -45,9 +45,9 @@ def _sentences(scene: Scene) -> Iterator[str]:
     )
     changes = sorted(_changes(scene), key=lambda change: change.more)
     least = scene.policy.material_ratio * before
-    for change in changes[:_NAMED]:
+    for change in changes[:_NAMED] if won > 0 else []:
         if -change.more >= least:
-            yield _less(change, max(won, 0.0), changes)
+            yield _less(change, won, changes)
 
 
 def _less(change: _Change, won: float, changes: Sequence[_Change]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from eroica_otel.localize.findings import persistence, scope_of
 from eroica_otel.localize.network import Edge, Network
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import measure
+from eroica_otel.localize.seconds import Key, measure
 from eroica_otel.localize.wording import duration, iteration_evidence, percent
 from eroica_otel.model import Finding, Report, WorkerWindow
 
@@ -26,6 +27,9 @@ _BLANK = {
     "kind": "", "function": "", "function_id": "", "stack": (), "ranks": (), "hosts": (), "roles": (),
     "expectation_distance": None, "differential_distance": None, "drift_distance": None, "persistence": "once",
 }  # fmt: skip
+
+_WHOLE = ("input", "loader")
+"""Families whose functions are parts of one thing."""
 
 
 def _finding(cause: Cause, **values: object) -> Finding:
@@ -218,8 +222,29 @@ def _outside(scene: Scene) -> list[tuple[float, int]]:
 
 
 def outside_findings(scene: Scene, most: int = 3) -> list[Finding]:
-    """Return the infos that functions are far outside their expected range (D alone), where nothing else is known."""
-    return [_outside_finding(scene, apart, at, "") for apart, at in _outside(scene)[:most]]
+    """Return the infos that functions are far outside their expected range (D alone), where nothing else is known; the
+    functions of one input are one of them.
+    """
+    found: dict[Key, Finding] = {}
+    for apart, at in _outside(scene):
+        function = scene.columns.functions[at]
+        whole = ("family", function.kind, function.family)
+        key: Key = whole if function.family in _WHOLE else (function.id,)
+        if key not in found and len(found) < most:
+            finding = _outside_finding(scene, apart, at, "")
+            found[key] = _of_family(scene, finding, whole) if key == whole else finding
+    return list(found.values())
+
+
+def _of_family(scene: Scene, finding: Finding, whole: Key) -> Finding:
+    """An input that is spread over many functions costs what all of them take beyond what is expected of one."""
+    seconds = median(measure(scene.columns, whole).total)
+    ratio = seconds / scene.iteration - scene.policy.expected(finding.kind)
+    if not ratio > finding.impact_ratio:
+        return finding
+    share = percent(seconds / scene.iteration)
+    evidence = (*finding.evidence, f"all functions of the input together take {duration(seconds)}, {share} of it")
+    return replace(finding, impact_ratio=ratio, impact_seconds=ratio * scene.iteration, evidence=evidence)
 
 
 def expectation_finding(scene: Scene) -> Finding | None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.gains import gains
 from eroica_otel.localize.jobwide import outside_findings
+from eroica_otel.localize.network import network_of
 from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.verdict import judge, scene_of_windows
-from eroica_otel.model import Report, WorkerWindow
+from eroica_otel.model import Finding, Report, WorkerWindow
 
 
 def judge_traces(
@@ -34,6 +37,18 @@ def judge_traces(
     scene = scene_of_windows(windows, reference, policy)
     if scene is None:
         return report
+    findings = (*_costly(report, scene), *(() if scene.reference else _new(report, outside_findings(scene))))
+    detail = detail_of(scene, findings, network_of(scene.columns.windows, policy))
+    return replace(report, findings=findings, notes=(*report.notes, *gains(scene)), detail=detail)
+
+
+def _costly(report: Report, scene: Scene) -> tuple[Finding, ...]:
+    """Leave out what cost nothing because the job got faster; the notes on what was won tell of it."""
+    if not scene.growth < 0:
+        return report.findings
+    return tuple(one for one in report.findings if one.verdict != "job" or one.impact_seconds > 0)
+
+
+def _new(report: Report, outside: Sequence[Finding]) -> list[Finding]:
     known = {finding.function_id for finding in report.findings}
-    outside = () if scene.reference else tuple(f for f in outside_findings(scene) if f.function_id not in known)
-    return replace(report, findings=(*report.findings, *outside), notes=(*report.notes, *gains(scene)))
+    return [finding for finding in outside if finding.function_id not in known]

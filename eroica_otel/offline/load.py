@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from eroica_otel.errors import ConfigError, TraceError
 from eroica_otel.model import Identity, WorkerWindow
 from eroica_otel.offline.files import Found, find, is_other_json
-from eroica_otel.offline.member import Member, Request
+from eroica_otel.offline.member import Member, Request, workers_of
 from eroica_otel.offline.pool import Told, read_all
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.ranks import assign, check_given
@@ -81,10 +81,11 @@ def load(
         TraceError: none of the traces can be read.
     """
     found = find(paths)
-    given = check_given(options.ranks, found.files)
+    files = [worker for path in found.files for worker in workers_of(path)]
+    given = check_given(options.ranks, files)
     requests = [
         Request(path, options.iterations, reason=reason, top=options.top, limit_bytes=options.limit_bytes)
-        for path in found.files
+        for path in files
     ]
     outcomes = read_all(requests, options.jobs, told)
     read = [outcome for outcome in outcomes if isinstance(outcome, Member)]

@@ -5,19 +5,23 @@ This runs in a process of its own where there are several files, so what goes in
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from eroica_otel import kinds
-from eroica_otel.errors import EroicaError
+from eroica_otel.errors import EroicaError, TraceError
 from eroica_otel.model import Events, Identity, WorkerWindow
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.stretches import Chosen, choose
+from eroica_otel.profile import samples
 from eroica_otel.summarize.offline import summarize_trace
-from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace
+from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace, workers_in
+from eroica_otel.summarize.readers.folder import trace_of
 from eroica_otel.traces import Trace
 
 NOBODY = Identity("", -1, "")
@@ -83,7 +87,7 @@ class Member:
 def read_member(request: Request) -> Member | Problem:
     """Read one file and summarise it; what is wrong with the file comes back as a Problem."""
     try:
-        trace = read_trace(request.path, limit_bytes=request.limit_bytes)
+        trace = _read(request)
         chosen = choose(trace, request.iterations, request.steps)
         window = summarize_trace(trace, NOBODY, reason=request.reason, stretch=chosen.stretch, top=request.top)
     except MemoryError:
@@ -92,6 +96,20 @@ def read_member(request: Request) -> Member | Problem:
     except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
         return Problem(request.path, _told(request.path, str(error) or type(error).__name__))
     return _member(request, trace, chosen, window)
+
+
+def workers_of(path: str) -> tuple[str, ...]:
+    """Return a path for each worker in a file or capture folder; one that cannot be read is told when it is read."""
+    try:
+        return (path,) if os.path.isdir(path) else workers_in(path)
+    except TraceError:
+        return (path,)
+
+
+def _read(request: Request) -> Trace:
+    if os.path.isdir(request.path):
+        return trace_of(samples.read(Path(request.path)), request.path)
+    return read_trace(request.path, limit_bytes=request.limit_bytes)
 
 
 def _told(path: str, why: str) -> str:

@@ -55,7 +55,7 @@ def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int
     """
     result: dict[str, int] = {}
     for name, rank in given.items():
-        fitting = [path for path in files if _fits(path, name)]
+        fitting = [path for path in files if fits(path, name)]
         if len(fitting) != 1:
             which = f"fits {len(fitting)} files ({', '.join(fitting[:3])}); give more of the path" if fitting else (
                 "fits none of the files; give the name or the path of one"
@@ -84,7 +84,8 @@ def _told(member: Member, *, alone: bool) -> int | None:
     return 0 if named is None and alone else named
 
 
-def _fits(path: str, name: str) -> bool:
+def fits(path: str, name: str) -> bool:
+    """Return whether a person means this file by ``name``: its path, or the end of it."""
     return path == name or Path(path).parts[-len(Path(name).parts) :] == Path(name).parts
 
 
