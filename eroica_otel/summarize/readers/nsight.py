@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -162,7 +162,7 @@ def _device_events(database: Database, rows: Rows, kind: _Kind, process: int) ->
         )
 
 
-def _device_name(kind: _Kind, texts: dict[int, str], number: int) -> str:
+def _device_name(kind: _Kind, texts: Mapping[int, str], number: int) -> str:
     if kind.table == KERNELS:
         return texts.get(number, "kernel without a name")
     return "Memset (Device)" if kind.table == SETS else f"Memcpy {texts.get(number, 'of unknown kind')}"

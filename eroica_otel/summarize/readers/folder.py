@@ -1,0 +1,48 @@
+"""A captured window of our own (its samples were read already) -> Trace, on the monotonic clock of the samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from eroica_otel import kinds
+from eroica_otel.model import Capture, Events
+from eroica_otel.summarize.readers import steps
+from eroica_otel.summarize.readers.kineto import read
+from eroica_otel.traces import Trace
+
+TRACE = "trace.json"
+
+
+def trace_of(capture: Capture, folder: str) -> Trace:
+    """Return a capture and the trace that lies beside it, if there is one; ``folder`` may have been moved since.
+
+    Raises:
+        TraceError: the trace cannot be read.
+    """
+    beside = Path(folder) / TRACE
+    path = str(beside) if beside.exists() else capture.trace
+    events = read(path, capture.realtime_offset_ns) if capture.trace else _nothing()
+    who = capture.identity
+    return Trace(
+        path=folder,
+        format="capture",
+        events=events,
+        rank=who.rank,
+        world_size=who.world_size,
+        host=who.host,
+        backend="",
+        devices=(),
+        groups={},
+        steps=steps.steps_of(events),
+        python=None,
+        gpu=capture.gpu or any(kinds.is_kernel(category) for category in events.categories),
+        training_thread=capture.training_thread,
+        capture=capture,
+    )
+
+
+def _nothing() -> Events:
+    times, numbers = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return Events(times, times, numbers, numbers, times, (), (), {}, 0)
