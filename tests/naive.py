@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from factories_summarize import Row
@@ -39,13 +42,13 @@ def charge(
     kind_of: Mapping[str, str],
     window: tuple[int, int],
     samples: Sequence[tuple[int, int]],
-    stack_of: Callable[[int], tuple[str, bool]],
+    stack_of: Callable[[int], tuple[str, bool] | None],
     gc: Sequence[tuple[int, int]],
 ) -> Charges:
     """Charge each nanosecond of the window to the functions of the highest level that runs in it.
 
     ``kind_of`` names the kind of each event name ("" for wrappers and annotations); ``stack_of`` gives a stack's
-    identity and whether it waits.
+    identity and whether it waits, None where no frame of the training is in it.
     """
     gpu = any(row.category == "kernel" for row in rows)
     instants: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -85,7 +88,7 @@ def _running(rows: Sequence[Row], kind_of: Mapping[str, str], now: int, gpu: boo
 def _add_python(
     levels: dict[str, set[str]],
     samples: Sequence[tuple[int, int]],
-    stack_of: Callable[[int], tuple[str, bool]],
+    stack_of: Callable[[int], tuple[str, bool] | None],
     gc: Sequence[tuple[int, int]],
     now: int,
 ) -> None:
@@ -93,9 +96,9 @@ def _add_python(
         levels["work"].add("garbage collection")
         return
     stack = stack_at(samples, now)
-    if stack is not None:
-        name, waits = stack_of(stack)
-        levels["wait" if waits else "work"].add(name)
+    seen = None if stack is None else stack_of(stack)
+    if seen is not None:
+        levels["wait" if seen[1] else "work"].add(seen[0])
 
 
 def shares(times: Sequence[int], used: Sequence[int], window: tuple[int, int]) -> dict[int, float]:
@@ -134,3 +137,100 @@ def shortest_part(use_at: Callable[[float], float], start: float, end: float, ho
             break
         best = min(best, high - low)
     return best * grid
+
+
+class Part(NamedTuple):
+    """A stretch of time, exactly."""
+
+    start: Fraction
+    end: Fraction
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of a share; ``sure`` where no other choice of equal parts would give another one."""
+
+    mean: float
+    deviation: float
+    sure: bool
+
+
+def rates(times: Sequence[int], counter: Sequence[int], window: tuple[int, int]) -> dict[int, Fraction]:
+    """Return the exact rise of a counter in each nanosecond between its first and last sample; never below 0."""
+    highest = [max(counter[: place + 1]) for place in range(len(counter))]
+    found: dict[int, Fraction] = {}
+    for place in range(len(times) - 1):
+        begin, end = times[place], times[place + 1]
+        for now in range(begin, end):
+            if window[0] <= now < window[1]:
+                found[now] = Fraction(highest[place + 1] - highest[place], end - begin)
+    return found
+
+
+def runs(instants: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches [start, end) without a gap."""
+    for _, members in groupby(enumerate(sorted(instants)), lambda pair: pair[1] - pair[0]):
+        numbers = [now for _, now in members]
+        yield numbers[0], numbers[-1] + 1
+
+
+def least_parts(start: int, end: int, rate: Mapping[int, Fraction], hold: Fraction) -> list[Part]:
+    """Return the shortest parts of [start, end) that hold ``hold`` of its use; the whole of it where there is none.
+
+    Every whole nanosecond is tried as the one end, and the other one is walked to.
+    """
+    wanted = hold * sum(rate[now] for now in range(start, end))
+    if not wanted or hold == 1:
+        return [Part(Fraction(start), Fraction(end))]
+    found = []
+    for place in range(start, end + 1):
+        forth = _walk(range(place, end), rate, wanted)
+        back = _walk(range(place - 1, start - 1, -1), rate, wanted)
+        found += [Part(Fraction(place), place + forth)] if forth is not None else []
+        found += [Part(place - back, Fraction(place))] if back is not None else []
+    least = min(part.end - part.start for part in found)
+    return sorted({part for part in found if part.end - part.start == least})
+
+
+def _walk(way: Sequence[int], rate: Mapping[int, Fraction], wanted: Fraction) -> Fraction | None:
+    """Return how long one must walk until ``wanted`` is used; None where the way ends before."""
+    used = Fraction(0)
+    for steps, now in enumerate(way):
+        if used + rate[now] >= wanted:
+            return steps + (wanted - used) / rate[now]
+        used += rate[now]
+    return None
+
+
+def moments(instants: Sequence[int], rate: Mapping[int, Fraction], hold: Fraction) -> Moments | None:
+    """Return mean and deviation of the rate over the least part of each stretch, pooled by time; None unsampled."""
+    least = [least_parts(start, end, rate, hold) for start, end in runs([now for now in instants if now in rate])]
+    length = total = squared = Fraction(0)
+    for part in (parts[0] for parts in least):
+        for now in range(int(part.start), int(part.end) + 1):
+            weight = min(part.end, Fraction(now + 1)) - max(part.start, Fraction(now))
+            if weight > 0:
+                length, total, squared = length + weight, total + weight * rate[now], squared + weight * rate[now] ** 2
+    if not length:
+        return None
+    mean = total / length
+    sure = all(len(parts) == 1 for parts in least)
+    return Moments(min(float(mean), 1.0), float(squared / length - mean**2) ** 0.5, sure)
+
+
+def noise(instants: Sequence[int], borders: Sequence[int], parts: int = 8) -> float | None:
+    """Return the deviation (n - 1) of nanoseconds per iteration over ``parts`` equal numbers of iterations."""
+    each, rest = divmod(len(borders) - 1, parts)
+    assert not rest, "only even divisions are defined here"
+    if each < 2:
+        return None
+    cuts = borders[::each]
+    inside = [sum(low <= now < high for now in instants) for low, high in pairwise(cuts)]
+    return statistics.stdev(count / each for count in inside)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the value at ``share`` of the way through the sorted values, even between two of them."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    return ordered[low] + (place - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
