@@ -78,7 +78,9 @@ def _iterations(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
     if with_inputs != (timed if case.has_inputs(rank) else 0):
         yield f"{with_inputs:.0f} of {timed:.0f} iterations have a duration"
     mean = value(points, f"{names.ITERATION_PERIOD.name}_sum") / timed
-    true = truth.period(LEARN * case.per_iteration, case.per_iteration)
+    taken = [span(windows[rank]) for windows in outcome.windows.values() if rank in windows]
+    untimed = [(start, stop + AFTER_WINDOW) for start, stop in taken]
+    true = truth.period(LEARN * case.per_iteration, case.per_iteration, untimed)
     if abs(mean / true - 1) > PERIOD:
         yield f"the mean period is {mean:.4f} s, in truth {true:.4f} s"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -45,13 +46,18 @@ class Truth:
         elapsed = self.at[stop - 1] - self.at[start - 1]
         return (self.worked[stop - 1] - self.worked[start - 1]) / elapsed
 
-    def period(self, first: int, updates: int) -> float:
+    def period(self, first: int, updates: int, left_out: Sequence[tuple[int, int]] = ()) -> float:
         """Return the mean time of an iteration of ``updates`` updates, from update ``first`` on.
 
-        One that took ten times the median is left out: training stood still there while a window was saved.
+        One that took ten times the median is left out: training stood still there while a window was saved. So are
+        those that touch a range of ``left_out`` (first update, last one): what is not timed must not count here.
         """
-        ends = self.at[first - 1 :: updates]
-        took = [later - earlier for earlier, later in pairwise(ends)]
+        ends = range(first, len(self.at) + 1, updates)
+        took = [
+            self.at[end - 1] - self.at[begin - 1]
+            for begin, end in pairwise(ends)
+            if not any(begin <= last and end >= start for start, last in left_out)
+        ]
         usual = 10 * statistics.median(took)
         return statistics.mean(seconds for seconds in took if seconds <= usual)
 
