@@ -55,6 +55,9 @@ def _left_hooked() -> list[str]:
         following = dataloader._BaseDataLoaderIter.__next__
         if type(following) is not FunctionType or following.__code__.co_filename != dataloader.__file__:
             left.append("the input")
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    if worker is not None and type(worker._worker_loop) is not FunctionType:
+        left.append("the loader's processes")
     optimizer = sys.modules.get("torch.optim.optimizer")
     if optimizer is not None and (optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks):
         left.append("the optimizer step")

@@ -74,8 +74,8 @@ class Job:
 
 
 @contextmanager
-def job(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[Job]:
-    """Run loop.py with pull on a free port; variables in ``environment`` win."""
+def job(tmp_path: Path, *arguments: str, script: Path = LOOP, **environment: str) -> Iterator[Job]:
+    """Run a training (loop.py) with pull on a free port; variables in ``environment`` win."""
     port = free_port()
     settings = {
         "OTEL_METRICS_EXPORTER": "prometheus",
@@ -88,7 +88,7 @@ def job(tmp_path: Path, *arguments: str, **environment: str) -> Iterator[Job]:
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-u", str(LOOP), "--stop", str(tmp_path / "stop"), *arguments],
+            [sys.executable, "-u", str(script), "--stop", str(tmp_path / "stop"), *arguments],
             env=os.environ | settings | environment,
             stdout=output,
             stderr=output,

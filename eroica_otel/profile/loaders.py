@@ -155,20 +155,23 @@ class Listener:
 
     def _run(self) -> None:
         with suppress(Exception):
-            bell = self._open()
-            word = bell.word
-            while not self._ending:
-                if word & 1:
+            bell, sampled = self._open(), 0
+            while bell is not None and not self._ending:
+                word = bell.word
+                if word & 1 and word != sampled:
+                    sampled = word
                     self._sample(bell, word)
-                word = bell.wait(bell.word if word & 1 else word)
+                else:
+                    bell.wait(word)
 
-    def _open(self) -> Bell:
-        """Wait for the training's first event, before which it has no folder."""
-        while True:
+    def _open(self) -> Bell | None:
+        """Wait for the training's first event, before which it has no folder; None at the end of the process."""
+        while not self._ending:
             try:
                 return Bell(self._folder / LOADERS_FILE)
             except OSError:
                 time.sleep(POLL_SECONDS)
+        return None
 
     def _sample(self, bell: Bell, word: int) -> None:
         window, hertz = bell.window

@@ -1,0 +1,69 @@
+"""A training whose DataLoader is too slow, for the test of its processes; not a test itself.
+
+Prints "waited N" when it ends: the share of its time for which it waited for a batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+
+import eroica_otel.auto  # noqa: F401  the one line
+
+DECODE_SECONDS, READ_SECONDS, UPDATE_SECONDS = 0.005, 0.015, 0.005
+BATCH = 2
+
+
+class Remote(Dataset[torch.Tensor]):
+    """Samples of which each is read and decoded; both take a fixed time, whatever else the machine does."""
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.read()
+        return self.decode(index)
+
+    def read(self) -> None:
+        time.sleep(READ_SECONDS)
+
+    def decode(self, index: int) -> torch.Tensor:
+        time.sleep(DECODE_SECONDS)
+        return torch.full((16,), float(index))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stop", type=pathlib.Path, required=True, help="end when this file appears")
+    parser.add_argument("--method", default="fork")
+    parser.add_argument("--persistent", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = Subset(Remote(), range(200))
+    batches = DataLoader(
+        data,
+        batch_size=BATCH,
+        num_workers=2,
+        multiprocessing_context=arguments.method,
+        persistent_workers=arguments.persistent,
+    )
+    began, waited = time.perf_counter(), 0.0
+    while not arguments.stop.exists():
+        asked = time.perf_counter()
+        for number, batch in enumerate(batches):
+            waited += time.perf_counter() - asked if number else 0.0
+            model(batch).square().mean().backward()
+            optimizer.step()
+            time.sleep(UPDATE_SECONDS)
+            asked = time.perf_counter()
+    print(f"waited {waited / (time.perf_counter() - began):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
