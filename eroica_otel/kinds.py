@@ -11,6 +11,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from eroica_otel.collectives import collective_family
+from eroica_otel.collectives import is_any_collective as is_any_collective
+from eroica_otel.collectives import is_collective as is_collective
+from eroica_otel.collectives import resolved_collective as resolved_collective
+
 NAME_LENGTH = 128
 """Longest function name that is exported."""
 
@@ -51,15 +56,6 @@ def _compiled(*table: tuple[str, str]) -> tuple[tuple[str, re.Pattern[str]], ...
     return tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in table)
 
 
-_COLLECTIVE = re.compile(
-    r"(?:gloo|mpi|ucc|xccl|hccl):|(?:void )?(?:nccl|rccl|mscclpp?|oneccl)\w*kernel|deep_?ep::|\w*symm_mem\w*reduce",
-    re.IGNORECASE,
-)
-_COLLECTIVE_FAMILIES = _compiled(
-    ("point_to_point", r"send|recv|combine|dispatch"),
-    ("all_to_all", r"all_?to_?all"),
-    ("broadcast", r"broadcast"),
-)
 _COMPUTE_FAMILIES = _compiled(
     ("attention", r"attention|attn|flash|fmha"),
     ("convolution", r"conv|winograd|dgrad|wgrad|implicit"),
@@ -94,7 +90,6 @@ _HOST_FAMILIES = _compiled(
 )
 _COMMAND_WAITS = re.compile(r"^event_(?:wait|record)", re.IGNORECASE)
 _COMMAND_COPIES = re.compile(r"dma|memcpy", re.IGNORECASE)
-_ANY_COLLECTIVE = re.compile(r"(?:nccl|rccl)DevKernel_Generic", re.IGNORECASE)
 _LAUNCH = re.compile(r"launch\w*kernel|graphlaunch", re.IGNORECASE)
 
 WAIT_FRAMES = _compiled(
@@ -181,21 +176,6 @@ def _first(table: _Table, name: str, default: str = "other") -> str:
     return next((family for family, pattern in table if pattern.search(name)), default)
 
 
-def is_collective(name: str) -> bool:
-    """Return whether an event of this name is a collective or point-to-point transfer, whatever its category."""
-    return _COLLECTIVE.match(name) is not None
-
-
-def is_any_collective(name: str) -> bool:
-    """Return whether a kernel of this name runs any collective, so that the name does not say which."""
-    return _ANY_COLLECTIVE.match(name) is not None
-
-
-def resolved_collective(name: str, collective: str) -> str:
-    """Return the name of such a kernel with the collective that it ran."""
-    return f"{plain_name(name)}: {collective}"
-
-
 def is_kernel(category: str) -> bool:
     """Return whether events of this category run on an accelerator; one of them makes the job a GPU job."""
     return category.lower() in KERNELS or category.lower() in COMMANDS
@@ -238,7 +218,7 @@ def classify(category: str, name: str) -> Label:
     low = category.lower()
     nests = low in OPERATORS or low in ANNOTATIONS
     if is_collective(name):
-        return Label("communication", _first(_COLLECTIVE_FAMILIES, name, "collective"), nests)
+        return Label("communication", collective_family(name), nests)
     if low in OPERATORS:
         return _operator(name)
     if low in KERNELS:

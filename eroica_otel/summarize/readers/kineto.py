@@ -5,6 +5,8 @@ Memory is bounded by the columns (about 30 bytes an event) and some pieces. Only
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from typing import NamedTuple
 
 import msgspec
@@ -19,11 +21,16 @@ from eroica_otel.summarize.readers.columns import Joined, join
 from eroica_otel.summarize.readers.cut import LARGEST_BYTES, Piece, cut, head_of
 from eroica_otel.summarize.readers.decode import Decoder
 from eroica_otel.summarize.readers.header import Header, header_of
-from eroica_otel.summarize.readers.source import pieces
+from eroica_otel.summarize.readers.second import Second, SecondFailedError
+from eroica_otel.summarize.readers.source import GZIP, first_bytes, pieces
 from eroica_otel.traces import Trace
 
 CHUNK_BYTES = 8 << 20
 NO_LIMIT = 1 << 62
+LARGE_BYTES = 64 << 20
+"""From this size on a second process saves more time than its start takes."""
+PACKED = 16
+"""Traces shrink to about a twentieth."""
 
 
 class Read(NamedTuple):
@@ -49,13 +56,18 @@ def read(path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUN
     return _events(found, start, end)
 
 
-def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Trace:
+def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, processes: int = 0) -> Trace:
     """Read a trace with all that it tells of its worker, on its own clock.
+
+    Args:
+        limit_bytes: Most bytes that are read or unpacked.
+        chunk_bytes: Bytes read at a time.
+        processes: Processes that read, 1 or 2; 0: two for a large file.
 
     Raises:
         TraceError: as ``read``, or the file unpacks to more than ``limit_bytes``.
     """
-    found = _read(path, chunk_bytes, limit_bytes)
+    found = _read(path, chunk_bytes, limit_bytes, processes)
     columns, header = found
     events = _events(found, columns.start + header.base_ns, columns.end + header.base_ns)
     thread = steps.training_thread(events)
@@ -104,7 +116,46 @@ def _monotonic(found: Read, offset: tuple[int, int]) -> tuple[Times, Times]:
     return moved[0], moved[1]
 
 
-def _read(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
+def _read(path: str, chunk_bytes: int, limit_bytes: int, processes: int = 0) -> Read:
+    if (processes or _processes(path)) > 1:
+        try:
+            return _together(path, chunk_bytes, limit_bytes)
+        except (SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, OSError):
+            pass  # a wrong cut, a damaged file or no second process: one alone finds out, and where
+    return _alone(path, chunk_bytes, limit_bytes)
+
+
+def _processes(path: str) -> int:
+    """Return how many processes should read a file: two for a large one, where this one is not one of many."""
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        return 1
+    packed = first_bytes(path, 2) == GZIP
+    busy = (os.cpu_count() or 1) < 2 or multiprocessing.parent_process() is not None
+    return 1 if busy or size < (LARGE_BYTES // PACKED if packed else LARGE_BYTES) else 2
+
+
+def _together(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
+    """Read with a second process, which takes a piece whenever it has none to decode.
+
+    Raises:
+        SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError: a piece could not be decoded.
+    """
+    source = pieces(path, chunk_bytes, limit_bytes)
+    head, buffer = head_of(path, source)
+    decoder = Decoder()
+    with Second() as second:
+        for number, piece in enumerate(cut(len(head), buffer, source)):
+            if piece.last:
+                header = header_of(decoder.add_document(number, head + piece.text))
+            elif not second.take(number, piece.text):
+                decoder.add(number, piece.text)
+        other = second.part()
+    return Read(join([decoder.part(), other]), header)
+
+
+def _alone(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
     source = pieces(path, chunk_bytes, limit_bytes)
     head, buffer = head_of(path, source)
     decoder = Decoder()
