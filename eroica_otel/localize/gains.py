@@ -14,6 +14,8 @@ from eroica_otel.localize.seconds import Key, measure
 from eroica_otel.localize.wording import duration, percent
 
 _NAMED = 3
+_SAME = 0.005
+"""Share of an iteration below which two runs took equally long."""
 
 
 class _Change(NamedTuple):
@@ -38,6 +40,9 @@ def gains(scene: Scene) -> tuple[str, ...]:
 def _sentences(scene: Scene) -> Iterator[str]:
     before, now = scene.reference_iteration, scene.iteration
     won = before - now
+    if abs(won) < _SAME * before:
+        yield f"an iteration takes {duration(now)}, as before"
+        return
     word = "less" if won > 0 else "more"
     yield (
         f"an iteration takes {duration(now)}, {duration(before)} before: {duration(abs(won))} "

@@ -91,6 +91,6 @@ def _outcome(request: Request, future: Future[Member | Problem]) -> Member | Pro
 
 def _size(path: str) -> int:
     try:
-        return os.path.getsize(path)
+        return os.path.getsize(path if os.path.exists(path) else path.rpartition("#")[0])
     except OSError:
         return 0

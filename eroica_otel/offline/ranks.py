@@ -13,9 +13,11 @@ from eroica_otel.offline.member import Member
 from eroica_otel.offline.problem import Problem
 
 _ENDING = re.compile(r"(?:\.(?:pt|trace|json|gz|sqlite|kineto|chrome))+$", re.IGNORECASE)
-_WORD = re.compile(r"(?:^|[^a-z])(?:rank|worker|gpu)[-_. ]?(\d{1,6})(?![\d.]*\d)", re.IGNORECASE)
+_WORD = re.compile(r"(?:^|[^a-z])(?:rank|worker|gpu)[-_. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _PROCESS = re.compile(r"_\d+\.\d{10,}$")
 """How torch names a file by itself: host_PID.TIME; that number is no rank."""
+_WORKER = re.compile(r"#(\d{1,6})$")
+"""One of several workers in a file (summarize/readers/any.py)."""
 _NUMBER = re.compile(r"(?:^|(?<=[-_.]))(\d{1,6})(?=$|[-_.])")
 
 
@@ -67,7 +69,10 @@ def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int
 
 def rank_of_name(path: str) -> int | None:
     """Return the rank in the name of a file: rank0, rank-0, rank_0, worker0, trace_0, trace.3; None without one."""
-    stem = _ENDING.sub("", os.path.basename(os.path.normpath(path)))
+    name = os.path.basename(os.path.normpath(path))
+    if several := _WORKER.search(name):
+        return int(several[1])
+    stem = _ENDING.sub("", name)
     word = _WORD.search(stem)
     if word is not None:
         return int(word[1])

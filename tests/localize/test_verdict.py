@@ -508,3 +508,20 @@ def test_levels_by_peer_role_and_component() -> None:
     assert set(found) == {(role, component) for role in ("pp0", "pp1") for component in ("beta", "mu", "sigma")}
     assert found["pp1", "beta"] == pytest.approx((90 / FAULTY, 0, 90 / HEALTHY), abs=1e-5)
     assert found["pp0", "sigma"] == pytest.approx((0.1, 0, 0.1))
+
+
+def test_a_function_in_a_process_of_the_loader_is_a_slow_input_and_it_is_said_where_it_runs() -> None:
+    read = blocked_input(family="loader")
+    finding = only(verdict(one_bad(4, 2, read), reference_of(4)))
+    assert (finding.cause, finding.ranks, finding.function) == ("slow_input", (2,), read.name)
+    assert finding.evidence[1] == "runs in a process of the DataLoader, whose batch the training waits for"
+    everywhere = only(verdict([rank(read) for _ in range(4)], reference_of(4)))
+    assert (everywhere.verdict, everywhere.cause) == ("job", "slow_input")
+    assert "runs in a process of the DataLoader, whose batch the training waits for" in everywhere.evidence
+
+
+def test_that_the_input_is_ruled_out_counts_the_loaders_processes_too() -> None:
+    small = Work("decode (train.py:9)", 1.5, 1.0, family="loader")
+    report = judge(window_of([rank(small, busy()) if at == 2 else rank(small) for at in range(4)]), expected=4)
+    assert report.detail is not None
+    assert any(text.startswith("input (at most 2.0 ms") for text in report.detail.ruled_out)

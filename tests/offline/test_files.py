@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from eroica_otel.offline.files import find, is_other_json
+from eroica_otel.profile.samples import META
+
+
+def touch(path: Path, content: bytes = b"{}") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_a_folder_gives_its_traces_and_names_what_it_passed_over(tmp_path: Path) -> None:
+    traces = [touch(tmp_path / name) for name in ("a.json", "b/c.pt.trace.json.gz", "b/d.SQLITE")]
+    others = [touch(tmp_path / name) for name in ("README.md", "b/log.txt")]
+    touch(tmp_path / ".hidden.json")
+    touch(tmp_path / ".cache" / "old.json")
+    found = find([tmp_path])
+    assert sorted(found.files) == sorted(map(str, traces))
+    assert sorted(found.passed) == sorted(map(str, others))
+    assert found.searched == set(found.files)
+    assert found.problems == ()
+
+
+def test_a_capture_folder_is_one_trace_wherever_it_lies(tmp_path: Path) -> None:
+    capture = touch(tmp_path / "job" / "window-1" / META).parent
+    touch(capture / "trace.json")
+    assert find([tmp_path]).files == (str(capture),)
+    assert find([capture]).files == (str(capture),)
+
+
+def test_a_file_that_is_given_is_taken_whatever_its_name_and_once(tmp_path: Path) -> None:
+    file = touch(tmp_path / "profile.out")
+    (tmp_path / "link.json").symlink_to(file)
+    found = find([file, tmp_path / "link.json", tmp_path])
+    assert found.files == (str(file),)
+    assert found.searched == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("all.tar.gz", "is an archive; unpack it"),
+        ("all.zip", "is an archive; unpack it"),
+        ("r.nsys-rep", "nsys export --type sqlite"),
+        ("t.json.zst", "pack it by gzip"),
+    ],
+)
+def test_what_cannot_be_read_as_it_is_names_the_remedy(name: str, remedy: str, tmp_path: Path) -> None:
+    (problem,) = find([touch(tmp_path / name)]).problems
+    assert problem.text.startswith(str(tmp_path / name))
+    assert remedy in problem.text
+    assert not problem.usage
+
+
+def test_paths_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    touch(tmp_path / "other" / "notes.md")
+    missing, empty, other = find([tmp_path / "no", tmp_path / "empty", tmp_path / "other"]).problems
+    assert "there is no such file or folder" in missing.text
+    assert "empty holds no trace: it is empty" in empty.text
+    assert "holds no trace among its 1 files (looked for .json, .json.gz, .sqlite and capture folders)" in other.text
+    assert all(problem.usage for problem in (missing, empty, other))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "other"),
+    [
+        ("report.json", b'{"schema": 1}', True),
+        ("report.json.gz", gzip.compress(b'{"schema": 1}'), True),
+        ("rank0.json", b'{"deviceProperties": [], "traceEvents": [', False),
+        ("my_trace.json", b'{"schema": 1}', False),
+        ("cut.json.gz", b"\x1f\x8b garbage", False),
+        ("empty.json", b"", False),
+    ],
+)
+def test_json_of_another_kind_is_told_from_a_broken_trace(
+    name: str, content: bytes, other: bool, tmp_path: Path
+) -> None:
+    assert is_other_json(str(touch(tmp_path / name, content))) is other

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eroica_otel.errors import ConfigError, TraceError
+from eroica_otel.offline.load import Options, Run, load
+from trace_files import GEMM, START_US, event, kineto, write
+
+
+def ranks(run: Run) -> list[int]:
+    return [window.identity.rank for window in run.windows]
+
+
+def test_a_folder_becomes_the_workers_of_one_run(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        write(tmp_path / "llm-7b" / f"file{rank}.json", rank=rank, world=4)
+    run = load([tmp_path / "llm-7b"], Options(roles={1: "last"}))
+    assert ranks(run) == [0, 1]
+    assert (run.expected, run.problems, run.notes) == (4, (), ())
+    identity = run.windows[1].identity
+    assert (identity.training_job, identity.role, identity.world_size) == ("llm-7b", "last", 4)
+    # All windows of a run carry one id, the second in which the first of them ended.
+    assert {window.window_id for window in run.windows} == {START_US // 1_000_000}
+    assert {(window.iterations, window.seconds) for window in run.windows} == {(3, 0.003)}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"), [((0,), 1), ((3,), 1), ((0, 3), 4)], ids=["alone", "alone as rank 3", "two of at least 4"]
+)
+def test_how_many_workers_there_are_where_no_trace_says(files: tuple[int, ...], expected: int, tmp_path: Path) -> None:
+    for rank in files:
+        write(tmp_path / f"rank{rank}.json", rank=None)
+    assert load([tmp_path]).expected == expected
+
+
+def test_only_the_steps_that_all_have_are_compared(tmp_path: Path) -> None:
+    write(tmp_path / "rank0.json", rank=0, steps=(5, 6, 7, 8))
+    write(tmp_path / "rank1.json", rank=1, steps=(6, 7, 8, 9))
+    run = load([tmp_path])
+    assert [window.iterations for window in run.windows] == [3, 3]
+    assert [member.steps for member in run.members.values()] == [(6, 7, 8)] * 2
+    assert [window.start_iteration for window in run.windows] == [6, 6]
+    assert run.notes == ("the traces hold different steps; those that all of them have are compared (6 to 8)",)
+
+
+def test_steps_that_nobody_shares_are_compared_all_the_same_and_told_of(tmp_path: Path) -> None:
+    write(tmp_path / "rank0.json", rank=0, steps=(1, 2))
+    write(tmp_path / "rank1.json", rank=1, steps=(8, 9, 10))
+    run = load([tmp_path])
+    assert [window.iterations for window in run.windows] == [2, 3]
+    assert run.notes == ("the traces have no step in common, so they are of different iterations",)
+
+
+def test_what_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    write(tmp_path / "rank0.json", rank=0)
+    (tmp_path / "rank1.json").write_text('{"traceEvents": [{"ph": "X", "na')
+    (tmp_path / "rank2.json").write_bytes(b"")
+    write(tmp_path / "a" / "rank3.json", rank=3)
+    write(tmp_path / "b" / "rank3.json", rank=3)
+    (tmp_path / "report.json").write_text('{"schema": 1, "findings": []}')
+    (tmp_path / "notes.txt").write_text("")
+    run = load([tmp_path])
+    assert ranks(run) == [0]
+    cut, empty, contested = (problem.text for problem in run.problems)
+    assert "rank1.json" in cut
+    assert "rank2.json: the file is empty" in empty
+    assert "rank 3 is claimed by 2 files" in contested
+    (passed,) = run.notes
+    assert passed == (
+        f"not looked at, because it is no trace: {tmp_path / 'notes.txt'}, {tmp_path / 'report.json'}"
+    )
+
+
+def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Path) -> None:
+    for name in ("first.json", "second.json"):
+        write(tmp_path / name, rank=None)
+    with pytest.raises(ConfigError, match=r"give --rank first\.json=N \(and 1 more problems\)"):
+        load([tmp_path])
+    assert ranks(load([tmp_path], Options(ranks={"first.json": 1, "second.json": 0}))) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "text"),
+    [
+        (None, ConfigError, "holds no trace"),
+        ('{"traceEvents": [', TraceError, "rank0.json"),
+        ('{"schema": 1}', TraceError, "rank0.json"),
+    ],
+)
+def test_nothing_at_all_ends_it(
+    content: str | None, error: type[Exception], text: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "rank0.json").write_text(content)
+    with pytest.raises(error, match=text):
+        load([tmp_path])
+
+
+def test_no_paths() -> None:
+    with pytest.raises(ConfigError, match="there is no trace"):
+        load([])
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"marks": "none"}, "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one"),
+        ({"marks": "updates"}, "they go from one optimizer update to the next"),
+        ({"extra": [event("x", "warp_drive", START_US, 5)]}, "1 events are of a category that is not known here and"),
+        ({"extra": [event(GEMM, "kernel", START_US, -5)]}, "1 events could not be used: "),
+    ],
+)
+def test_what_a_reader_should_know_of_the_traces(changes: dict[str, Any], note: str, tmp_path: Path) -> None:
+    notes = load([write(tmp_path / "rank0.json", **changes)]).notes
+    assert any(note in one for one in notes), notes
+
+
+def test_traces_that_mark_their_iterations_differently(tmp_path: Path) -> None:
+    write(tmp_path / "rank0.json", rank=0)
+    write(tmp_path / "rank1.json", rank=1, marks="updates")
+    assert "the traces mark their iterations in different ways, so times per iteration may not compare" in (
+        load([tmp_path]).notes
+    )
+
+
+def test_a_clock_that_counts_from_somewhere_gives_no_time_of_day(tmp_path: Path) -> None:
+    at_zero = load([write(tmp_path / "rank0.json", kineto(start_us=1000))])
+    # What the trace does not tell is now, and not 1970.
+    assert at_zero.windows[0].window_id > START_US // 1_000_000
