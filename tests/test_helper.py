@@ -382,3 +382,26 @@ def test_a_window_of_a_gpu_job_without_a_kernel_is_a_failed_one(
     beside.helper._refresh()
     assert beside.value(names.WINDOWS, reason="manual", outcome="failed") == 1
     assert names.PATTERN_BETA.name not in beside.shown()
+
+
+def test_a_loaders_process_that_still_writes_is_waited_for_but_not_at_the_end(beside: Beside) -> None:
+    beside.write()
+    folder = beside.capture()
+    (folder / f"loader-{os.getpid()}.jsonl").write_bytes(b"")
+    beside.helper.tick()
+    assert folder.exists()
+    beside.helper.tick(last=True)
+    assert not folder.exists()
+    assert beside.value(names.WINDOW_ID, reason="manual") == WINDOW
+
+
+def test_that_the_loaders_processes_could_not_be_sampled_is_told(beside: Beside) -> None:
+    beside.write()
+    beside.helper.tick()
+    frames = (
+        ("torch.utils.data.dataloader", "_MultiProcessingDataLoaderIter._try_get_data", "dataloader.py", 1278),
+        ("selectors", "_PollLikeSelector.select", "selectors.py", 402),
+    )
+    beside.capture(frames=frames, stacks=((0, 1), (0,)))
+    beside.helper.tick()
+    assert beside.value(names.RESOURCE_MISSING, resource="loader") == 1

@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -17,10 +18,12 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data._utils import worker as worker_module
 
 import eroica_otel
 from eroica_otel import plugin, worker
 from eroica_otel.plugin import Guard, Handle, instrument, step, watch_input
+from eroica_otel.profile.loaders import WorkerLoop
 
 
 class Items(Dataset[int]):
@@ -545,3 +548,23 @@ def test_options_that_contradict_are_said_and_counted_and_the_training_is_watche
     assert handle._guard.counts["config"] == 1
     assert len(list(DataLoader(Items()))) == 4
     assert job.events == ["start"]
+
+
+def test_the_loop_of_the_loaders_processes_is_replaced_until_close(job: Job) -> None:
+    loop = worker_module._worker_loop
+    handle = instrument(directory="/somewhere")
+    ours = worker_module._worker_loop
+    assert isinstance(ours, WorkerLoop)
+    assert ours.original is loop
+    assert pickle.loads(pickle.dumps(ours)).original is loop
+    handle.close()
+    assert worker_module._worker_loop is loop
+    handle = instrument()
+    handle.disable()
+    assert worker_module._worker_loop is loop
+
+
+def test_the_loop_of_the_loaders_processes_stays_where_that_is_asked_for(job: Job) -> None:
+    loop = worker_module._worker_loop
+    instrument(loaders=False)
+    assert worker_module._worker_loop is loop

@@ -16,6 +16,8 @@ from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import LocalStore, Store
 from eroica_otel.config import WorkerConfig
 from eroica_otel.profile import samples
+from eroica_otel.profile.bell import Bell
+from eroica_otel.profile.look import MOST_HERTZ
 from eroica_otel.signals.hooks import Row
 from eroica_otel.standstill import Standstill
 from eroica_otel.summarize.pattern import summarize
@@ -59,13 +61,15 @@ class Training:
 class Worker:
     """The standstill of one worker, its poller, and its training."""
 
-    def __init__(self, folder: Path, clock: FakeClock, ends: bool = False, store: Any = LocalStore) -> None:
+    def __init__(
+        self, folder: Path, clock: FakeClock, ends: bool = False, store: Any = LocalStore, bell: Bell | None = None
+    ) -> None:
         self.folder, self.clock = folder, clock
         self.counts: Counter[str] = Counter()
         self.said: list[str] = []
         config = WorkerConfig.from_env({}, window_seconds=3.0, cooldown_seconds=100.0)
         self.poller = Poller(store, 1, 3.0, clock, lambda: 1_764_430_000.0 + clock.now)
-        self.still = Standstill(config, folder, self.poller, self.counts, self.said.append)
+        self.still = Standstill(config, folder, self.poller, self.counts, self.said.append, bell)
         self.training = Training(self.still, ends)
         self.still.is_pause(0.1)
         self.rounds(1, INPUT, UPDATE)
@@ -204,3 +208,19 @@ def test_a_pause_is_told_to_the_peers(worker: Worker, monkeypatch: pytest.Monkey
     assert worker.still.activity.startswith("paused for 11 s: save in ")
     worker.rounds(1, INPUT, UPDATE)
     assert (worker.poller.pausing, worker.poller.listening) == (False, False)
+
+
+def test_the_loaders_processes_are_awake_while_stacks_are_looked_at(tmp_path: Path, clock: FakeClock) -> None:
+    bell = Bell(tmp_path / "loaders", create=True)
+    worker = Worker(tmp_path, clock, bell=bell)
+    try:
+        words = []
+        for _ in range(20):
+            worker.rounds(1)
+            words.append(bell.word)
+        assert sorted(set(words)) == [0, 1, 2]
+        assert words == sorted(words)
+        assert bell.window == (int(worker.windows()[0].name.partition("-")[2]), MOST_HERTZ)
+    finally:
+        worker.still.close()
+        worker.training.end()

@@ -368,3 +368,39 @@ def test_without_inputs_an_optimizer_in_the_backward_pass_gets_no_window_and_is_
     in_backward(training, 8, inputs=False)
     assert (training.captures(), training.windows.busy) == ([], False)
     assert "the optimizer runs inside the backward pass and no input is seen" in training.said[-1]
+
+
+def test_the_loaders_processes_are_left_alone_where_that_is_asked_for(tmp_path: Path) -> None:
+    training = Training(tmp_path, loaders=False)
+    assert training.windows.bell is None
+    assert list(tmp_path.iterdir()) == []
+    training.windows.close()
+
+
+def test_the_probe_wakes_nobody_and_a_window_does(training: Training) -> None:
+    bell = training.windows.bell
+    assert bell is not None
+    training.probe()
+    assert bell.word == 0
+    training.take(8, 11)
+    training.step(4)
+    assert bell.word == 1
+    training.step(4)
+    assert bell.word == 2
+    training.windows.forget()
+    assert training.windows.bell is None
+
+
+def test_where_the_word_cannot_be_made_windows_go_on_without(tmp_path: Path) -> None:
+    failed: list[str] = []
+
+    def guard(stage: str, call: Any) -> None:
+        with pytest.raises(OSError, match="loaders"):
+            call()
+        failed.append(stage)
+
+    config = WorkerConfig.from_env({}, directory=str(tmp_path))
+    nowhere = tmp_path / "gone"
+    windows = Windows(Recorder(lambda: None, lambda: None), config, nowhere, {}, lambda text: None, print, guard)
+    assert failed == ["loaders"]
+    assert windows.bell is None

@@ -29,6 +29,7 @@ class Case:
         nodes: Nodes, each with ``ranks`` ranks.
         ranks: Ranks of a node.
         arguments: Further arguments of training.py.
+        function: What the function that is named begins with; a cause with another one is not right.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Case:
     nodes: int = 2
     ranks: int = 2
     arguments: tuple[str, ...] = ()
+    function: str = ""
 
 
 def _switch(switch: str, rank: int, value: float) -> Inject:
@@ -74,10 +76,13 @@ CASES = (
     Case(
         "python", "60 ms of CPU in a Python function", 2, frozenset({"python_overhead"}), _switch("python", 2, 0.06)
     ),
-    Case("input", "batches come 70 ms late", 1, frozenset({"slow_input"}), _switch("input", 1, 0.07)),
+    Case(
+        "input", "batches come 70 ms late", 1, frozenset({"slow_input"}), _switch("input", 1, 0.07),
+        function="Remote.fetch_remote",
+    ),
     Case(
         "input-workers", "the same behind two loader workers, 600 ms late", 3, frozenset({"slow_input"}),
-        _switch("input", 3, 0.6), arguments=("--loader-workers", "2"),
+        _switch("input", 3, 0.6), arguments=("--loader-workers", "2"), function="Remote.fetch_remote",
     ),
     Case("quota", "CPU quota of 25 %", 0, frozenset({"cpu_starved"}), _quota(0, 0.25), arguments=("--repeats", "60")),
     Case(

@@ -48,7 +48,7 @@ class Result:
 
     Attributes:
         worker: The right worker, and no other, was named.
-        cause: Its cause was right.
+        cause: Its cause was right, and the function, where the case says which.
         seconds: From onset to the alert; None where none fired.
         named: What was named, in words.
         outside: The part of the machine that others used.
@@ -106,10 +106,11 @@ def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Re
     hurt = (str(case.rank), board.host(case.rank))
     right = [alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == hurt]
     causes = {alert.annotations.get("cause", "") for alert in right}
+    functions = [alert.annotations.get("function", "") for alert in right]
     return Result(
         case.name,
         bool(right) and len(right) == len(firing),
-        bool(causes) and causes <= case.causes,
+        bool(causes) and causes <= case.causes and all(name.startswith(case.function) for name in functions),
         round(seconds, 1),
         "; ".join(_words(alert) for alert in firing),
         board.machine.outside_share(),

@@ -143,7 +143,9 @@ def inside_loop(stand: Stand, usual: frozenset[str]) -> bool:
 
 def usual_frames(reference: Iterable[WorkerWindow]) -> frozenset[str]:
     """Return the frames of the reference that belong to some of its stacks, not to all: what the loop calls."""
-    stacks = {pattern.stack for window in reference for pattern in window.patterns if pattern.stack}
+    patterns = [pattern for window in reference for pattern in window.patterns]
+    # Those of other processes and of collections do not begin where the training does.
+    stacks = {pattern.stack for pattern in patterns if pattern.stack and pattern.family not in ("loader", "gc")}
     if not stacks:
         return frozenset()
     return frozenset().union(*stacks) - frozenset.intersection(*(frozenset(stack) for stack in stacks))

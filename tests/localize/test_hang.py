@@ -219,6 +219,37 @@ def test_all_ranks_left_their_loop() -> None:
     assert report.notes[0].startswith("the training has left its loop")
 
 
+IN_LOADER = (
+    "torch.utils.data._utils.worker:_worker_loop:244",
+    "torch.utils.data._utils.fetch:_MapDatasetFetcher.fetch:49",
+    "__main__:Remote.read:10",
+)
+
+
+def of_loader(window: WorkerWindow, beta: float = 1.0) -> WorkerWindow:
+    """Return the window as of a worker that waits for a process of its loader, which stands in ``read``."""
+    (held,) = stuck(0, IN_LOADER).patterns
+    others = () if beta == 1.0 else tuple(replace(one, beta=(1 - beta) * one.beta) for one in window.patterns)
+    return replace(window, patterns=(*others, replace(held, beta=beta, family="loader")))
+
+
+def test_a_process_of_the_loader_that_hangs_is_named_with_its_function() -> None:
+    report = verdict([of_loader(stuck(1, progress=BEHIND)), *others(1, progress=WAITS)])
+    assert told(report) == ("hang_in_python", (1,), "high")
+    assert only(report).stack == IN_LOADER
+    assert only(report).function.startswith("Remote.read")
+
+
+def test_a_loop_that_had_a_loader_is_left_like_any_other() -> None:
+    """Stacks of the loader's processes do not begin with the training's, so what all others share stays outside."""
+    loop = [replace(w, reason="reference", iterations=30, window_id=1) for w in others()]
+    loop = [of_loader(replace(w, patterns=stuck(0, IN_AUGMENT, IN_BACKWARD).patterns), 0.3) for w in loop]
+    after = ("__main__:<module>:1", "train:main:12", "train:plot:90")
+    report = verdict([stuck(at, after) for at in range(4)], reference=loop)
+    assert not report.findings
+    assert report.notes[0].startswith("the training has left its loop")
+
+
 def test_all_ranks_wait_with_identical_stacks_and_equal_counts() -> None:
     report = verdict(others(progress=WAITS))
     assert not report.findings

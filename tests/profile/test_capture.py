@@ -20,6 +20,7 @@ import torch
 from eroica_otel.errors import CaptureError
 from eroica_otel.model import Capture, Window
 from eroica_otel.profile import samples
+from eroica_otel.profile.bell import Bell
 from eroica_otel.profile.capture import Readings, WindowCapture, affordable_iterations, realtime_offset_ns
 from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
 from factories_worker import identity
@@ -313,3 +314,15 @@ def test_how_many_iterations_fit(
 
 def test_the_offset_between_the_clocks_is_theirs() -> None:
     assert abs(realtime_offset_ns() - (time.time_ns() - time.perf_counter_ns())) < 50_000_000
+
+
+@pytest.mark.parametrize("end", ["stop", "abort"])
+def test_the_loaders_processes_are_awake_for_as_long_as_the_window_runs(end: str, tmp_path: Path) -> None:
+    bell = Bell(tmp_path / "loaders", create=True)
+    capture = WindowCapture(WINDOW, identity(), tmp_path / "window-1", None, 500.0, None, readings, bell)
+    assert bell.word == 0
+    capture.start(41)
+    assert (bell.word, bell.window) == (1, (WINDOW.id, 500.0))
+    capture.border()
+    capture.stop({}) if end == "stop" else capture.abort("it goes first")
+    assert bell.word == 2
