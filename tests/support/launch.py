@@ -172,7 +172,7 @@ class Bench:
             "OTEL_METRIC_EXPORT_INTERVAL": "1000",
             "EROICA_TRAINING_JOB": case.name,
             "EROICA_DIR": str(folder / "workers"),
-            "EROICA_WINDOW_SECONDS": "4",  # a machine that leaves the sampler without a turn for 0.3 s must not matter
+            "EROICA_WINDOW_SECONDS": "3",  # a machine that leaves the sampler without a turn for 0.3 s must not matter
             "EROICA_REFERENCE": "0",
             "EROICA_DEGRADED_RATIO": "10",
         }

@@ -10,7 +10,7 @@ from typing import Any
 from support.launch import Bench, Outcome
 from support.registry import Case
 
-SIDE_BY_SIDE = 6
+SIDE_BY_SIDE = 3
 
 
 class Table:
