@@ -1,4 +1,4 @@
-"""Reader of the operation timelines of StragglerAnalysis (one row per operation per worker): timeline -> Traces by rank.
+"""Reader of the operation timelines of StragglerAnalysis, one row per operation of a worker: gives Traces by rank.
 
 The job is 4 pipeline stages by 2 data-parallel ranks; a worker's number here is stage x 2 + data-parallel rank, and its
 stage is the n-th of the sorted thread numbers of one process.

@@ -75,9 +75,9 @@ def write(path: Path, trace: Mapping[str, Any] | None = None, **changes: Any) ->
     return path
 
 
-def late_rank(folder: Path, count: int = 4, late: int = 2, steps: Sequence[int] = tuple(range(20)), extra_us: int = 400) -> (
-    list[Path]
-):  # fmt: skip
+def late_rank(
+    folder: Path, count: int = 4, late: int = 2, steps: Sequence[int] = tuple(range(20)), extra_us: int = 400
+) -> list[Path]:
     """Write the traces of ``count`` ranks of which one computes for ``extra_us`` more, for which the others wait."""
     return [
         write(

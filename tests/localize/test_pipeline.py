@@ -19,9 +19,7 @@ FIRST, MIDDLE, LAST = ("send_f", "recv_b"), ("recv_f", "send_f", "recv_b", "send
 
 def worker(rank: int, exchanges: tuple[str, ...], compute_ms: float, step_ms: float = 100.0) -> WorkerWindow:
     """Return a window of 20 iterations in which what is neither computed nor exchanged (1 ms each) is idle."""
-    patterns = [
-        Pattern(f"{name:>012}", name, "communication", "point_to_point", "", 1 / step_ms) for name in exchanges
-    ]
+    patterns = [Pattern(f"{name:>012}", name, "communication", "point_to_point", "", 1 / step_ms) for name in exchanges]
     patterns.append(Pattern("0123456789ab", "forward", "compute", "gemm", "", compute_ms / step_ms))
     exchanged = len(exchanges) / step_ms
     kinds = {"compute": compute_ms / step_ms, "communication": exchanged}
@@ -35,9 +33,7 @@ def worker(rank: int, exchanges: tuple[str, ...], compute_ms: float, step_ms: fl
 def job(*compute_ms: float, last: tuple[str, ...] = LAST) -> Report:
     """Return the verdict on three stages of two ranks each; ranks 4 and 5 are the last stage."""
     stages = [FIRST, FIRST, MIDDLE, MIDDLE, last, last]
-    windows = [
-        worker(rank, stage, ms) for rank, (stage, ms) in enumerate(zip(stages, compute_ms, strict=True))
-    ]
+    windows = [worker(rank, stage, ms) for rank, (stage, ms) in enumerate(zip(stages, compute_ms, strict=True))]
     return judge(windows, expected=6)
 
 

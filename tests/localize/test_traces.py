@@ -14,8 +14,7 @@ def window(functions: dict[tuple[str, str, str], float], *, window_id: int = 2, 
     """Return a window of 20 iterations, each as long as its functions (kind, family, name: ms) together."""
     step = sum(functions.values())
     patterns = tuple(
-        Pattern(f"{'-'.join(key):>012}", key[2], key[0], key[1], "", ms / step)
-        for key, ms in functions.items()
+        Pattern(f"{'-'.join(key):>012}", key[2], key[0], key[1], "", ms / step) for key, ms in functions.items()
     )
     kinds: dict[str, float] = {"idle": 0.0}
     for key, ms in functions.items():

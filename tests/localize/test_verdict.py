@@ -511,7 +511,8 @@ def test_levels_by_peer_role_and_component() -> None:
 
 
 def test_a_function_in_a_process_of_the_loader_is_a_slow_input_and_it_is_said_where_it_runs() -> None:
-    read = blocked_input(family="loader")
+    stack = ("torch.utils.data._utils.worker:_worker_loop:244", "train:read:10")
+    read = blocked_input(family="loader", name="read (train.py:10)", stack=stack)
     finding = only(verdict(one_bad(4, 2, read), reference_of(4)))
     assert (finding.cause, finding.ranks, finding.function) == ("slow_input", (2,), read.name)
     assert finding.evidence[1] == "runs in a process of the DataLoader, whose batch the training waits for"

@@ -69,9 +69,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     assert "rank2.json: the file is empty" in empty
     assert "rank 3 is claimed by 2 files" in contested
     (passed,) = run.notes
-    assert passed == (
-        f"not looked at, because it is no trace: {tmp_path / 'notes.txt'}, {tmp_path / 'report.json'}"
-    )
+    assert passed == (f"not looked at, because it is no trace: {tmp_path / 'notes.txt'}, {tmp_path / 'report.json'}")
 
 
 def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Path) -> None:
@@ -90,9 +88,7 @@ def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Pat
         ('{"schema": 1}', TraceError, "rank0.json"),
     ],
 )
-def test_nothing_at_all_ends_it(
-    content: str | None, error: type[Exception], text: str, tmp_path: Path
-) -> None:
+def test_nothing_at_all_ends_it(content: str | None, error: type[Exception], text: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "rank0.json").write_text(content)
     with pytest.raises(error, match=text):

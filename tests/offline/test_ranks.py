@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from eroica_otel.errors import ConfigError
+from eroica_otel.model import WorkerWindow
 from eroica_otel.offline.member import NOBODY, Member
 from eroica_otel.offline.ranks import assign, check_given, fits, rank_of_name
-from eroica_otel.model import WorkerWindow
 
 
 def member(path: str = "a/rank0.json", **changes: Any) -> Member:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def lengths_us(found: Chosen) -> list[int]:
     assert found.stretch is not None
     borders = (found.stretch.iteration_ns // 1000).tolist()
     assert (found.stretch.start_ns // 1000, found.stretch.end_ns // 1000) == (borders[0], borders[-1])
-    return [after - before for before, after in zip(borders, borders[1:], strict=False)]
+    return [after - before for before, after in pairwise(borders)]
 
 
 def test_the_steps_that_the_profiler_marks(tmp_path: Path) -> None:

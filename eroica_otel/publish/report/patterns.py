@@ -10,9 +10,9 @@ from eroica_otel.publish.report.words import duration, listed, percent, plural, 
 
 NARROWEST = 60
 _HEADS = ("beta", "an iteration", "mu", "sigma", "kind", "family", "function")
-_RIGHT = 4
-"""Columns at the left that are numbers."""
+_NUMBERS = _HEADS[:4]
 _UNKNOWN = "-"
+_Row = tuple[str, ...]
 
 
 def render(window: WorkerWindow, width: int = 100, notes: Sequence[str] = ()) -> str:
@@ -23,8 +23,8 @@ def render(window: WorkerWindow, width: int = 100, notes: Sequence[str] = ()) ->
         width: Columns of the terminal; below 60 it is taken as 60.
         notes: What a reader should know beside it, one line each.
     """
-    rows = [_row(pattern, window) for pattern in window.patterns]
-    lines = [_facts(window), "", *_kinds(window), "", *_table(rows, max(width, NARROWEST))]
+    heads, rows = _without_unknown(_HEADS, [_row(pattern, window) for pattern in window.patterns])
+    lines = [_facts(window), "", *_kinds(window), "", *_table(heads, rows, max(width, NARROWEST))]
     if window.dropped:
         lines.append(f"{plural(window.dropped, 'more function')}, each below {percent(window.floor)}")
     for pattern in window.patterns:
@@ -49,11 +49,18 @@ def _kinds(window: WorkerWindow) -> Iterator[str]:
         share = window.kinds.get(kind, math.nan)
         if share > 0:
             bar = "#" * round(40 * share)
-            yield f"{kind:<14}{percent(share):>7}{_each(share, window):>12}  {bar}".rstrip()
+            yield f"{kind:<14}{percent(share):>7}{_each(share, window):>10}  {bar}".rstrip()
 
 
 def _each(share: float, window: WorkerWindow) -> str:
-    return duration(share * window.seconds / max(window.iterations, 1))
+    return _short(share * window.seconds / max(window.iterations, 1))
+
+
+def _short(seconds: float) -> str:
+    """Return a length of time as in a report, but below a millisecond in microseconds: kernels are that short."""
+    if not 0 < seconds < 0.0009995:
+        return duration(seconds)
+    return f"{seconds * 1e6:.0f} \u00b5s" if seconds >= 1e-6 else "under 1 \u00b5s"
 
 
 def _row(pattern: Pattern, window: WorkerWindow) -> tuple[str, ...]:
@@ -72,15 +79,22 @@ def _number(value: float | None) -> str:
     return _UNKNOWN if value is None or not math.isfinite(value) else f"{value:.2f}"
 
 
-def _table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
+def _without_unknown(heads: _Row, rows: Sequence[_Row]) -> tuple[_Row, list[_Row]]:
+    """Leave out the columns of which nothing is known, as of mu and sigma in a trace alone."""
+    kept = [at for at in range(len(heads)) if not rows or any(row[at] != _UNKNOWN for row in rows)]
+    return tuple(heads[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
+
+
+def _table(heads: _Row, rows: Sequence[_Row], width: int) -> Iterator[str]:
     if not rows:
         yield "no function was charged with any time"
         return
-    sizes = [max(len(row[at]) for row in (_HEADS, *rows)) for at in range(len(_HEADS) - 1)]
-    for row in (_HEADS, *rows):
-        cells = [text.rjust(size) if at < _RIGHT else text.ljust(size) for at, (text, size) in enumerate(
-            zip(row[:-1], sizes, strict=True)
-        )]  # fmt: skip
+    sizes = [max(len(row[at]) for row in (heads, *rows)) for at in range(len(heads) - 1)]
+    for row in (heads, *rows):
+        cells = [
+            text.rjust(size) if head in _NUMBERS else text.ljust(size)
+            for head, text, size in zip(heads[:-1], row[:-1], sizes, strict=True)
+        ]
         start = "  ".join(cells) + "  "
         yield (start + _cut(row[-1], width - len(start))).rstrip()
 
@@ -96,6 +110,6 @@ def _transfers(pattern: Pattern) -> Iterator[str]:
         if one.bytes is not None:
             parts.append(f"{one.bytes:,} bytes")
         if math.isfinite(one.fastest_seconds):
-            parts.append(f"fastest {duration(one.fastest_seconds)}")
+            parts.append(f"fastest {_short(one.fastest_seconds)}")
         group = f" in group {visible(one.group)}" if one.group else ""
         yield f"{visible(pattern.function)}{group}: {listed(parts)}"

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eroica_otel.commands.main import main
+from trace_files import GEMM, kineto, late_rank, write
+
+
+def test_the_table_of_one_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "rank3.json", kineto(3, 4, steps=range(10), step_us=1000, work={GEMM: 600}, input_us=300))
+    assert main(["patterns", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("rank 3   10 iterations, 1.0 ms each, 10 ms in all")
+    # 600 of 1000 us compute, then 300 input, and 100 in which nothing runs.
+    shares = {line.split()[0]: line.split()[1] for line in lines[2:5]}
+    assert shares == {"compute": "60", "python": "30", "idle": "10"}
+    table = [line for line in lines if GEMM in line or "DataLoader" in line]
+    assert [line.split()[0] for line in table] == ["60", "30"]
+
+
+def test_collectives_are_told_with_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path, _) = late_rank(tmp_path, count=2, late=1, steps=range(5))
+    assert main(["patterns", str(path)]) == 0
+    assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL: 5 calls and fastest 500 \u00b5s" in capsys.readouterr().out
+
+
+def test_what_is_cut_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work = {f"{letter}_kernel": 100 for letter in "abcde"}
+    path = write(tmp_path / "rank0.json", work=work)
+    assert main(["patterns", str(path), "--top", "2"]) == 0
+    assert "3 more functions, each below 10 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, 0), (2, 2)])
+def test_a_folder_counts_where_it_holds_one_worker(
+    count: int, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late_rank(tmp_path / "run", count=count, late=0)
+    assert main(["patterns", str(tmp_path / "run")]) == code
+    assert ("holds the traces of 2 workers; give one of them" in capsys.readouterr().err) is (code == 2)
