@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eroica_otel.errors import TraceError
 from eroica_otel.summarize.readers import kineto, nsight
-from eroica_otel.summarize.readers.source import SQLITE, TAR, TAR_PLACE, first_bytes
+from eroica_otel.summarize.readers.source import SQLITE, first_bytes
 from eroica_otel.traces import Trace
 
 LIMIT_BYTES = 32 << 30
@@ -53,8 +53,6 @@ def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) 
         if len(known) > 1:
             raise TraceError(f"{text}: holds {len(known)} workers; name one of them: {known[0]} to {known[-1]}")
         return nsight.read_worker(file, place or 0)
-    if first[TAR_PLACE:].startswith(TAR):
-        raise TraceError(f"{text}: a tar archive: unpack it and give the files in it")
     if file.endswith(_REPORTS):
         raise TraceError(f"{text}: a report: export it first: nsys export --type sqlite --output OUT.sqlite {file}")
     return kineto.read_whole(file, limit_bytes)

@@ -45,6 +45,8 @@ def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
             raw.seek(0)
             file = _unpacked(raw) if packed else raw
             while piece := file.read(size):
+                if not read and piece[TAR_PLACE:].startswith(TAR):
+                    raise TraceError(f"{path}: a tar archive: unpack it and give the files in it")
                 read += len(piece)
                 if read > limit_bytes:
                     raise TraceError(_too_large(path, packed, limit_bytes))

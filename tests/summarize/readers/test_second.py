@@ -1,0 +1,108 @@
+"""Two processes read what one reads, in the same order, and a failure of the second one costs time alone."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eroica_otel.errors import TraceError
+from eroica_otel.summarize.readers import kineto, second
+from eroica_otel.summarize.readers.columns import Part
+from eroica_otel.summarize.readers.decode import Decoder
+from eroica_otel.summarize.readers.kineto import read_whole
+from eroica_otel.traces import Trace
+from factories_summarize import Row, kineto_event, kineto_text
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def _write(path: Path, count: int = 600, spoil: str = "") -> str:
+    """Write events that all start together, so that only the order in the file tells them apart."""
+    bodies = []
+    for i in range(count):
+        row = Row(NCCL, 1000, 2000 + i, "kernel", i % 5) if i % 7 == 0 else Row(f"aten::op{i % 11}", 1000, 2000 + i)
+        bodies.append(kineto_event(row, arguments={"External id": i, "Process Group Name": str(i)}))
+    path.write_text(kineto_text(bodies).replace('"aten::op5"', f'"aten::op5{spoil}"', 1))
+    return str(path)
+
+
+def _rows(trace: Trace) -> list[tuple[str, str, int, int, int]]:
+    events = trace.events
+    columns = (events.start_ns.tolist(), events.end_ns.tolist(), events.thread.tolist())
+    return [
+        (events.names[name], events.categories[category], *times)
+        for name, category, *times in zip(events.name, events.category, *columns, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("spoil", ["", '}, {\\"ph\\": 1', "}, {"])
+def test_two_read_what_one_reads(tmp_path: Path, spoil: str) -> None:
+    path = _write(tmp_path / "t.json", spoil=spoil)
+    alone, together = (read_whole(path, 1 << 30, 4096, processes) for processes in (1, 2))
+    assert _rows(together) == _rows(alone)
+    assert alone.events.total == 600
+    assert dict(together.events.collectives) == dict(alone.events.collectives)
+    assert alone.events.collectives[0] == ("0", None)
+
+
+def test_damage_is_told_with_its_place_whoever_finds_it(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.json", spoil='" 5')
+    messages = []
+    for processes in (1, 2):
+        with pytest.raises(TraceError) as raised:
+            read_whole(path, 1 << 30, 4096, processes)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_second_process_that_dies_costs_time_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _write(tmp_path / "t.json")
+    monkeypatch.setattr(second, "_COMMAND", ("/bin/false",))
+    assert _rows(read_whole(path, 1 << 30, 4096, 2)) == _rows(read_whole(path, 1 << 30, 4096, 1))
+    monkeypatch.setattr(second, "_COMMAND", ("/nonexistent",))
+    assert read_whole(path, 1 << 30, 4096, 2).events.total == 600
+
+
+def test_it_takes_pieces_and_answers_with_columns() -> None:
+    text = ",".join(kineto_event(Row("aten::mm", i, i + 1)) for i in range(3)).encode()
+    source, sink = io.BytesIO(struct.pack("<QQ", 4, len(text)) + text), io.BytesIO()
+    second.serve(source, sink)
+    part = pickle.loads(sink.getvalue())
+    assert isinstance(part, Part)
+    assert [piece.place for piece in part.pieces] == [4]
+    np.testing.assert_array_equal(part.pieces[0].start, [0, 1, 2])
+
+
+def test_what_it_cannot_read_it_says() -> None:
+    source, sink = io.BytesIO(struct.pack("<QQ", 0, 3) + b"{]}"), io.BytesIO()
+    second.serve(source, sink)
+    assert "malformed" in pickle.loads(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("size", "packed", "processes"), [(100, False, 1), (5000, False, 2), (5000, True, 2), (90, True, 1)]
+)
+def test_only_a_large_file_is_read_by_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, packed: bool, processes: int
+) -> None:
+    monkeypatch.setattr(kineto, "LARGE_BYTES", 4000)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    (tmp_path / "t").write_bytes((b"\x1f\x8b" if packed else b"{ ") + b" " * size)
+    assert kineto._processes(str(tmp_path / "t")) == processes
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert kineto._processes(str(tmp_path / "t")) == 1
+    assert kineto._processes(str(tmp_path / "gone")) == 1
+
+
+def test_a_decoder_keeps_apart_what_several_pieces_say() -> None:
+    decoder = Decoder()
+    for place, name in ((0, "a"), (1, "b"), (2, "a")):
+        decoder.add(place, kineto_event(Row(name, place, place + 1)).encode())
+    part = decoder.part()
+    assert part.names == ["a", "b"]
+    assert [piece.name.tolist() for piece in part.pieces] == [[0], [1], [0]]
