@@ -182,9 +182,7 @@ def _judged(
 def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
     """One iteration shows who waited for whom and is no evidence of a culprit: the next may have another order."""
     late = () if found.findings else late_arrivals(scene)
-    last = [f"{ranks_text(one.waits_for)} at {one.function}" for one in late]
-    who = f", in which the last to arrive were {' and '.join(last)}" if last else ""
-    note = f"not enough evidence: inferred from one iteration{who}; one iteration is no evidence of a culprit"
+    note = "not enough evidence: who waits for whom is inferred from one iteration, which is no evidence of a culprit"
     alone = tuple(_alone(scene)) if scene.reference is None else ()
     notes = (*base.notes, *alone, *(() if found.grave or len(scene.roles) == 1 else (note,)))
     return _with(

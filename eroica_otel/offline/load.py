@@ -153,8 +153,7 @@ def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple
 def _expected(members: Mapping[int, Member]) -> int:
     """Return the workers of the job: what the traces say; where they do not, up to the highest rank that was found."""
     world = max(member.world_size or 0 for member in members.values())
-    highest = max(members) + 1 if len(members) > 1 and not world else 0
-    return max(len(members), world, highest)
+    return max(len(members), world or max(members) + 1)
 
 
 def _window_id(members: Mapping[int, Member]) -> int:

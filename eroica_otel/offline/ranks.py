@@ -72,20 +72,26 @@ def rank_of_name(path: str) -> int | None:
     name = os.path.basename(os.path.normpath(path))
     if several := _WORKER.search(name):
         return int(several[1])
+    if (rank := _of_word(path)) is not None:
+        return rank
     stem = _ENDING.sub("", name)
-    word = _WORD.search(stem)
-    if word is not None:
-        return int(word[1])
     if _PROCESS.search(stem):
         return None
     numbers = _NUMBER.findall(stem)
     return int(numbers[-1]) if numbers else None
 
 
+def _of_word(path: str) -> int | None:
+    """Return the rank where a word of the name says that it is one."""
+    word = _WORD.search(_ENDING.sub("", os.path.basename(os.path.normpath(path))))
+    return None if word is None else int(word[1])
+
+
 def _told(member: Member, *, alone: bool) -> int | None:
     if member.rank is not None:
         return member.rank
-    named = rank_of_name(member.path)
+    # Of a single file a number alone is rather a version or a date.
+    named = _of_word(member.path) if alone else rank_of_name(member.path)
     return 0 if named is None and alone else named
 
 
@@ -113,7 +119,7 @@ def _disagreements(members: Mapping[int, Member], given: Mapping[str, int]) -> l
     """Say where a name promises another rank than the trace has; only where a word says that it means a rank."""
     found = []
     for rank, member in members.items():
-        word = _WORD.search(_ENDING.sub("", os.path.basename(member.path)))
-        if word is not None and int(word[1]) != rank and member.path not in given:
+        named = _of_word(member.path)
+        if named is not None and named != rank and member.path not in given:
             found.append(f"{member.path} is of rank {rank}, as it says itself, whatever its name says")
     return found[:4]

@@ -36,8 +36,7 @@ def test_the_last_to_arrive_has_the_shortest_collective() -> None:
     assert report.findings == ()
     assert report.victims == (Victims((0, 1, 3), ALL_REDUCE, (2,)),)
     assert report.notes == (
-        "not enough evidence: inferred from one iteration, in which the last to arrive were rank 2 at all_reduce; "
-        "one iteration is no evidence of a culprit",
+        "not enough evidence: who waits for whom is inferred from one iteration, which is no evidence of a culprit",
     )
 
 
@@ -52,9 +51,7 @@ def test_several_may_be_late_together() -> None:
 
 
 def test_all_that_arrive_together_wait_for_nobody() -> None:
-    report = one_iteration([8.0, 8.1, 8.2, 7.9])
-    assert report.victims == ()
-    assert "in which" not in report.notes[0]
+    assert one_iteration([8.0, 8.1, 8.2, 7.9]).victims == ()
 
 
 def test_a_wait_below_a_twentieth_of_the_iteration_is_none() -> None:

@@ -28,7 +28,7 @@ def test_a_folder_becomes_the_workers_of_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"), [((0,), 1), ((3,), 1), ((0, 3), 4)], ids=["alone", "alone as rank 3", "two of at least 4"]
+    ("files", "expected"), [((0,), 1), ((3,), 4), ((0, 3), 4)], ids=["alone", "one of at least 4", "two of at least 4"]
 )
 def test_how_many_workers_there_are_where_no_trace_says(files: tuple[int, ...], expected: int, tmp_path: Path) -> None:
     for rank in files:

@@ -56,6 +56,8 @@ def test_who_is_asked_first() -> None:
 
 def test_the_only_file_needs_no_rank_and_of_several_each_does() -> None:
     assert list(assign([member("profile.json")], {}).members) == [0]
+    assert list(assign([member("profile_2023.json")], {}).members) == [0]
+    assert list(assign([member("rank3.json")], {}).members) == [3]
     assigned = assign([member("t/profile.json"), member("t/rank1.json")], {})
     assert list(assigned.members) == [1]
     (problem,) = assigned.problems

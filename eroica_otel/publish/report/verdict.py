@@ -60,6 +60,8 @@ CAUSE_WORDS: Mapping[str, str] = MappingProxyType(
 
 _HANGS = ("hang_missing_rank", "hang_in_python")
 _ALSO_HANGS = ("process_stopped", "checkpoint_stall", "unknown")
+_FASTER = 0.95
+"""Of the reference; below that windows of one job differ anyway."""
 NO_CONSENSUS, NOT_ENOUGH, NOBODY = "no consensus", "not enough evidence", "cannot be judged"
 """How the notes begin that say why a window was not judged."""
 
@@ -153,11 +155,19 @@ def headline(report: Report) -> str:
         return capital(sentence(unjudged(report)))
     if headlined(report):
         return sentence(f"No finding: {headlined(report)}")
+    if _faster(report):
+        return f"No finding: an iteration takes {duration(iteration_seconds(report))}, {change(report)}."
     if report.findings:
         return "No finding that calls for action."
     if report.workers_seen == 1:
         return "No finding: the worker behaves as it did in its reference window."
     return f"No finding: the {plural(report.workers_seen, 'worker')} behave alike."
+
+
+def _faster(report: Report) -> bool:
+    """Whether an iteration is clearly shorter than in the reference."""
+    reference = report.detail.reference_iteration_seconds if report.detail is not None else math.nan
+    return iteration_seconds(report) < _FASTER * reference
 
 
 def explanation(report: Report) -> str:
