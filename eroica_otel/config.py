@@ -18,6 +18,10 @@ from eroica_otel.wanted import contradictions
 
 CAPTURE_MODES = ("light", "exact", "stacks")
 REDACT_MODES = ("none", "paths", "names")
+LEVELS = ("compute", "memory", "communication", "host", "python", "python_wait")
+"""What an instant may be charged to (docs/how-it-works.md, The summary)."""
+RESOURCES = ("cpu", "nic", "sm", "dram", "pcie", "nvlink")
+"""What mu and sigma may measure."""
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
 
@@ -76,6 +80,25 @@ def _headers(text: str) -> str:
     return text
 
 
+def _order(text: str) -> str:
+    levels = [item.strip() for item in text.split(",") if item.strip()]
+    if not set(levels) <= set(LEVELS) or len(set(levels)) < len(levels):
+        raise ValueError(f"some of {', '.join(LEVELS)}, each once, with commas")
+    return ",".join(levels)
+
+
+def _hold(text: str) -> str:
+    for item in text.split(",") if text.strip() else ():
+        resource, _, share = item.partition("=")
+        try:
+            usable = resource.strip() in RESOURCES and 0 < float(share) <= 1
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError(f"RESOURCE=SHARE with commas, of {', '.join(RESOURCES)}, above 0 and at most 1")
+    return text
+
+
 def _option(variable: str, default: Any, parse: Callable[[str], Any], text: str) -> Any:
     return field(default=default, metadata={"variable": variable, "parse": parse, "help": text})
 
@@ -116,6 +139,12 @@ class WorkerConfig:
     )
     loaders: bool = _option("EROICA_LOADERS", True, _boolean, "sample the processes of a DataLoader too, in a window")
     top_functions: int = _option("EROICA_TOP_FUNCTIONS", 50, _integer(1, 500), "functions kept per worker and window")
+    order: str = _option(
+        "EROICA_ORDER", "", _order, "what an instant is charged to first, with commas; the same on all workers"
+    )
+    hold: str = _option(
+        "EROICA_HOLD", "", _hold, "share of a resource's use behind mu and sigma (nic=0.8); the same on all workers"
+    )
     hold_seconds: float = _option(
         "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
     )
@@ -175,6 +204,15 @@ class WorkerConfig:
         directory = os.path.expanduser(config.directory) if config.directory else default_directory()
         key_file = config.redact_key_file and os.path.abspath(os.path.expanduser(config.redact_key_file))
         return replace(config, directory=os.path.abspath(directory), redact_key_file=key_file)
+
+    def charge_order(self) -> tuple[str, ...]:
+        """Return ``order`` as levels, highest first; () where the usual one holds."""
+        return tuple(self.order.split(",")) if self.order else ()
+
+    def held_shares(self) -> dict[str, float]:
+        """Return ``hold`` by resource."""
+        pairs = (item.split("=") for item in self.hold.split(",") if item.strip())
+        return {resource.strip(): float(share) for resource, share in pairs}
 
 
 OPTIONS = {item.name: item for item in fields(WorkerConfig) if "variable" in item.metadata}

@@ -41,6 +41,7 @@ from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, Status, StatusReader, hold
 from eroica_otel.summarize.loaders import unseen
 from eroica_otel.summarize.pattern import summarize
+from eroica_otel.summarize.resources import HOLD
 
 LOGGER = logging.getLogger("eroica_otel.helper")
 TICK_SECONDS = 0.1
@@ -143,7 +144,8 @@ class Helper:
             capture = samples.read(folder)
             reason = capture.window.reason
             with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
-                window = summarize(capture, self._config.top_functions)
+                hold = {**HOLD, **self._config.held_shares()}
+                window = summarize(capture, self._config.top_functions, hold, order=self._config.charge_order())
             self._missing = {**capture.missing, **unseen(capture)}
             self._show(
                 self._complete(window, capture.start_ns, capture.end_ns),

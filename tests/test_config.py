@@ -98,3 +98,25 @@ def test_every_default_is_a_value_that_may_be_given() -> None:
     }
     config = WorkerConfig.from_env(environment)
     assert config == WorkerConfig.from_env({})
+
+
+def test_order_and_hold_are_checked_and_read() -> None:
+    config = WorkerConfig.from_env({"EROICA_ORDER": " communication , compute", "EROICA_HOLD": "nic=0.9, cpu=1"})
+    assert config.problems == ()
+    assert config.charge_order() == ("communication", "compute")
+    assert config.held_shares() == {"nic": 0.9, "cpu": 1.0}
+    assert WorkerConfig().charge_order() == ()
+    assert WorkerConfig().held_shares() == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("EROICA_ORDER", "compute,compute"), ("EROICA_ORDER", "gpu"), ("EROICA_HOLD", "nic"), ("EROICA_HOLD", "nic=0"),
+        ("EROICA_HOLD", "nic=1.1"), ("EROICA_HOLD", "disk=0.5"), ("EROICA_HOLD", "nic=x"), ("EROICA_HOLD", "nic=nan"),
+    ],
+)  # fmt: skip
+def test_a_wrong_order_or_hold_is_told(variable: str, text: str) -> None:
+    config = WorkerConfig.from_env({variable: text})
+    assert config.problems[0].startswith(f"{variable}={text!r} is not usable")
+    assert (config.order, config.hold) == ("", "")

@@ -96,6 +96,9 @@ def shared_key(folder: Path) -> bytes:
     if not path.exists():
         mine = folder / f"{KEY_FILE}.{os.getpid()}"
         try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.getuid():
+                raise PermissionError("it belongs to another user")
             descriptor = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_hex(32) + "\n")

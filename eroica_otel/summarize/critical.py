@@ -68,20 +68,26 @@ def charge_levels(levels: Sequence[Intervals], start: int, end: int) -> tuple[In
     return join(*pieces), charged
 
 
-def charge(capture: Capture, events: Events, calls: PythonCalls | None = None) -> Charged:
-    """Charge every instant of the window; ``calls`` are stacks of the trace, for a window without samples."""
+def charge(capture: Capture, events: Events, calls: PythonCalls | None = None, order: Sequence[str] = ()) -> Charged:
+    """Charge every instant of the window.
+
+    Args:
+        calls: Stacks of the trace, for a window without samples.
+        order: Levels, highest first, those of CPU_ORDER and GPU_ORDER; one that is left out is never charged. Python
+            in wait frames is Python where python_wait is left out. Empty: CPU_ORDER or GPU_ORDER.
+    """
     functions = Functions()
     gpu = any(kinds.is_kernel(category) for category in events.categories)
-    number, nests, kind = _label(events, functions)
+    number, nests, kind = _label(events, functions, gpu)
     levels = _trace_levels(events, number, nests, kind, gpu)
     work, wait, queue = python_activity(capture, functions, calls)
     held = held_up(capture, queue, functions)
     work = join(work, held.charged)
-    if gpu:
-        levels["python"] = join(work, wait)
-    else:
+    order = tuple(order) or (GPU_ORDER if gpu else CPU_ORDER)
+    if "python_wait" in order:
         levels |= {"python": work, "python_wait": wait}
-    order = GPU_ORDER if gpu else CPU_ORDER
+    else:
+        levels["python"] = join(work, wait)
     pieces, charged = charge_levels([levels.get(level, nothing()) for level in order], capture.start_ns, capture.end_ns)
     kind_ns = dict.fromkeys(KINDS, 0)
     for level, time in zip(order, charged, strict=True):
@@ -99,20 +105,20 @@ def charge(capture: Capture, events: Events, calls: PythonCalls | None = None) -
     )
 
 
-def _label(events: Events, functions: Functions) -> tuple[Times, NDArray[np.bool_], NDArray[np.int64]]:
+def _label(events: Events, functions: Functions, gpu: bool) -> tuple[Times, NDArray[np.bool_], NDArray[np.int64]]:
     """Return for each event its function (-1: none), whether it nests, and its kind as index into KINDS (-1: none)."""
     pairs, place = np.unique(
         events.category.astype(np.int64) * (len(events.names) + 1) + events.name, return_inverse=True
     )
     rows: list[tuple[int, bool, int]] = []
     for category, name in zip(*(part.tolist() for part in np.divmod(pairs, len(events.names) + 1)), strict=True):
-        rows.append(_row(events.categories[category], events.names[name], functions))
+        rows.append(_row(events.categories[category], events.names[name], functions, gpu))
     table = np.array(rows, np.int64).reshape(-1, 3)[place.reshape(-1)]
     return table[:, 0], table[:, 1].astype(bool), table[:, 2]
 
 
-def _row(category: str, name: str, functions: Functions) -> tuple[int, bool, int]:
-    label = kinds.classify(category, name)
+def _row(category: str, name: str, functions: Functions, gpu: bool) -> tuple[int, bool, int]:
+    label = kinds.classify_on_gpu(category, name) if gpu else kinds.classify(category, name)
     if not label.kind:
         return -1, label.nests, -1
     function = Function(label.kind, kinds.identity_name(name), kinds.short_name(category, name), label.family)

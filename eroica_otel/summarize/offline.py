@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -107,6 +107,7 @@ def summarize_trace(
     stretch: Stretch | None = None,
     top: int = 50,
     hold: Mapping[str, float] = HOLD,
+    order: Sequence[str] = (),
 ) -> WorkerWindow:
     """Return what the live system would report about this trace's window; arguments as capture_of and summarize.
 
@@ -114,4 +115,4 @@ def summarize_trace(
         TraceError: as capture_of and summarize.
     """
     capture = capture_of(trace, identity, window_id=window_id, reason=reason, stretch=stretch)
-    return summarize(capture, top, hold, trace)
+    return summarize(capture, top, hold, trace, order)

@@ -6,7 +6,7 @@ iteration = that x mu of ``cpu``. See HOLD for what this asks of mu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,10 +23,19 @@ from eroica_otel.summarize.transfers import collective_calls, link_peaks
 from eroica_otel.traces import Samples, Trace
 
 NANOSECONDS = 1e9
+_PASSED_ON = (
+    "blocked_seconds", "throttled_ratio", "run_delay_ratio", "stopped_seconds", "signature", "progress",
+    "silent_seconds",
+)  # fmt: skip
+"""Facts of the capture that the window reports as they are."""
 
 
 def summarize(
-    capture: Capture, top: int = 50, hold: Mapping[str, float] = HOLD, trace: Trace | None = None
+    capture: Capture,
+    top: int = 50,
+    hold: Mapping[str, float] = HOLD,
+    trace: Trace | None = None,
+    order: Sequence[str] = (),
 ) -> WorkerWindow:
     """Return everything this worker reports about the window; a reference window also carries noise levels.
 
@@ -34,13 +43,14 @@ def summarize(
         trace: The trace where it was read already (summarize/offline.py); else capture.trace is read.
         top: Functions kept, by beta. ``floor`` is the smallest kept beta: an absent function had a share in [0, floor].
         hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
+        order: As of charge().
 
     Raises:
         TraceError: the trace cannot be read, or holds no kernel although the process used a GPU: patterns of such a
             window would say that the GPU did nothing.
     """
     events = trace.events if trace is not None else _events(capture)
-    charged = _charge(capture, events, trace)
+    charged = _charge(capture, events, trace, order)
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
     found = np.flatnonzero(beta > 0)
     kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
@@ -55,22 +65,16 @@ def summarize(
         floor=float(beta[kept[-1]]) if kept else 0.0,
         dropped=found.size - len(kept),
         events=events.total,
-        blocked_seconds=capture.blocked_seconds,
-        end_timestamp_seconds=capture.end_realtime_seconds,
         start_iteration=capture.window.start,
         cpu_seconds=_cpu_seconds(capture),
         sampler_gap_seconds=_longest_gap(capture),
-        throttled_ratio=capture.throttled_ratio,
-        run_delay_ratio=capture.run_delay_ratio,
-        stopped_seconds=capture.stopped_seconds,
-        signature=capture.signature,
-        progress=capture.progress,
-        silent_seconds=capture.silent_seconds,
+        end_timestamp_seconds=capture.end_realtime_seconds,
+        **{name: getattr(capture, name) for name in _PASSED_ON},
     )
 
 
-def _charge(capture: Capture, events: Events, trace: Trace | None) -> Charged:
-    charged = charge(capture, events, trace.python if trace is not None else None)
+def _charge(capture: Capture, events: Events, trace: Trace | None, order: Sequence[str]) -> Charged:
+    charged = charge(capture, events, trace.python if trace is not None else None, order)
     if not capture.gpu or charged.gpu:
         return charged
     why = "no GPU kernel was captured"

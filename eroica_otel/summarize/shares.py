@@ -6,7 +6,7 @@ constant. Pieces are cut to the sampled stretch; a function without any sampled 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def mean_and_deviation(use: Use, pieces: Intervals, functions: int, hold: float)
     Over a part of each piece (see shortest_parts), pooled by time: mu = sum of use / sum of length, sigma the standard
     deviation of the share in use over the same time.
     """
-    pieces = clip(pieces, int(use.time_ns[0]), int(use.time_ns[-1]))
+    use, pieces = _from_first_sample(use, pieces)
     start, end = shortest_parts(use, pieces, hold)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = per_function(pieces, end - start, functions)
@@ -70,9 +70,19 @@ def mean_and_deviation(use: Use, pieces: Intervals, functions: int, hold: float)
     return np.clip(mean, 0.0, 1.0), np.sqrt(np.maximum(squared - mean**2, 0.0))
 
 
+def _from_first_sample(use: Use, pieces: Intervals) -> tuple[Use, Intervals]:
+    """Return use and what of the pieces is sampled, on a time from the first sample on.
+
+    What follows is float64, in which a time since 1970 is good to 256 ns only.
+    """
+    first, last = int(use.time_ns[0]), int(use.time_ns[-1])
+    start, end, function = clip(pieces, first, last)
+    return replace(use, time_ns=use.time_ns - first), Intervals(start - first, end - first, function)
+
+
 def charged_use(use: Use, pieces: Intervals, functions: int) -> Reals:
     """Return the use in nanoseconds at the peak over all of each function's pieces, shape [functions]."""
-    pieces = clip(pieces, int(use.time_ns[0]), int(use.time_ns[-1]))
+    use, pieces = _from_first_sample(use, pieces)
     return per_function(pieces, use.used(pieces.end) - use.used(pieces.start), functions)
 
 

@@ -57,7 +57,8 @@ def link_peaks(capture: Capture, whole: Intervals) -> Mapping[str, float]:
     peak = capture.nic_peak_bytes * BIN_NS / 1e9
     directions = {"nic_tx": capture.nic_tx, "nic_rx": capture.nic_rx}
     return {
-        name: _weighted_quantile(np.diff(np.interp(borders, capture.nic_ns, counter)) / peak, weight)
+        # From the first sample on: as a float64 a time since 1970 is only good to 256 ns.
+        name: _weighted_quantile(np.diff(np.interp(borders - first, capture.nic_ns - first, counter)) / peak, weight)
         for name, counter in directions.items()
     }
 

@@ -233,3 +233,32 @@ def test_unknown_categories_are_counted_and_not_charged() -> None:
 def test_a_window_without_trace_and_samples_is_idle() -> None:
     charged = charge(capture(), events([]))
     assert (charged.idle_ns, sum(charged.kind_ns.values()), charged.functions) == (100, 0, ())
+
+
+def test_item_on_a_gpu_is_a_host_call_that_synchronises() -> None:
+    rows = [
+        Row("k", 0, 30, "kernel", 7),
+        Row("aten::item", 10, 60),
+        Row("aten::mm", 60, 90),
+        Row("other", 0, 0, "kernel"),
+    ]
+    charged = charge(capture(), events(rows))
+    found = {(f.kind, f.family, f.name) for f in charged.functions if f.kind == "host"}
+    assert found == {("host", "sync", "aten::item")}
+    assert (charged.kind_ns["compute"], charged.kind_ns["host"], charged.idle_ns) == (30, 30, 40)
+
+
+def test_the_order_of_kinds_can_be_chosen_and_what_is_left_out_is_never_charged() -> None:
+    rows = [Row("aten::mm", 0, 60), Row("gloo:all_reduce", 40, 100, "user_annotation", 8)]
+    window = capture(samples=[(20, 1), (100, 2)])  # augment until 20, then the thread waits in the engine
+
+    def charged(*order: str) -> dict[str, int]:
+        return {kind: time for kind, time in charge(window, events(rows), order=order).kind_ns.items() if time}
+
+    assert charged() == charged("compute", "python", "communication", "python_wait") == {
+        "compute": 60, "communication": 40,
+    }  # fmt: skip
+    assert charged("communication", "compute") == {"communication": 60, "compute": 40}
+    assert charged("python", "compute") == {"python": 100}
+    assert charged("python_wait", "python", "compute") == {"python": 100}
+    assert charged("communication", "python") == {"communication": 60, "python": 40}
