@@ -11,6 +11,7 @@ import mmap
 import os
 import platform
 import struct
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Bell:
     @property
     def word(self) -> int:
         """The number of the latest change; odd while a window runs."""
-        return int.from_bytes(self._map[:4], "little")
+        return int.from_bytes(self._map[:4], sys.byteorder)
 
     @property
     def window(self) -> tuple[int, float]:
@@ -70,19 +71,20 @@ class Bell:
             self._change()
 
     def _change(self) -> None:
-        self._map[:4] = ((self.word + 1) & 0xFFFFFFFF).to_bytes(4, "little")
+        self._map[:4] = ((self.word + 1) & 0xFFFFFFFF).to_bytes(4, sys.byteorder)
         if self._call is not None:
             self._call(_WAKE, _ALL, None)
 
     def wait(self, seen: int, seconds: float | None = None) -> int:
         """Sleep while the word is ``seen``, at most ``seconds``; return the word."""
-        if self._call is None:
-            time.sleep(POLL_SECONDS if seconds is None else seconds)
-            return self.word
-        self._call(_WAIT, seen, seconds)
-        if seconds is None and self.word == seen:
-            # A signal, or a kernel that refuses the call: this is what keeps a refusal from becoming a busy loop.
-            time.sleep(POLL_SECONDS)
+        began = time.monotonic()
+        if self._call is not None:
+            self._call(_WAIT, seen, seconds)
+        if self.word == seen:
+            # Without the call, or where the kernel refuses it, this is what keeps the caller from a busy loop.
+            left = (POLL_SECONDS if seconds is None else seconds) - (time.monotonic() - began)
+            if left > 0:
+                time.sleep(left)
         return self.word
 
 

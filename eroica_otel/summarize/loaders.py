@@ -15,7 +15,7 @@ import numpy as np
 from eroica_otel.kinds import Frame
 from eroica_otel.model import Capture, LoaderSamples
 from eroica_otel.summarize.functions import Functions
-from eroica_otel.summarize.intervals import Intervals, Times, join, merge, nothing, spread, subtract, union
+from eroica_otel.summarize.intervals import Intervals, Reals, Times, join, merge, nothing, spread, subtract, union
 from eroica_otel.summarize.loaderframes import awaits_loader, loader_stack
 from eroica_otel.summarize.stacks import python_function
 
@@ -46,7 +46,7 @@ def held_up(capture: Capture, waits: Intervals, functions: Functions) -> HeldUp:
     if not waits.start.size or not working:
         return HeldUp(waits, empty, empty)
     spans = union(waits)
-    whose = _whose(spans, [one.batch_ns for one in capture.loaders])
+    whose = _whose(spans.start, _ended_by(capture, spans.end), [one.batch_ns for one in capture.loaders])
     parts: list[tuple[int, Intervals]] = []
     for process, work in enumerate(working):
         parts.append((process, _within(work, spans.take(whose == process))))
@@ -88,15 +88,24 @@ def _number(stack: tuple[Frame, ...], functions: Functions) -> int:
     return NOBODY if function is None else functions.number(function)
 
 
-def _whose(spans: Intervals, batches: list[Times]) -> Times:
+def _ended_by(capture: Capture, last_seen: Times) -> Times:
+    """Return when the training no longer waited: at its first sample after the one that saw it wait the last time."""
+    times = capture.stack_ns
+    if not times.size:
+        return last_seen
+    after: Times = np.append(times, capture.end_ns)[np.searchsorted(times, last_seen, side="right")]
+    return np.maximum(after, last_seen)
+
+
+def _whose(start: Times, end: Times, batches: list[Times]) -> Times:
     """Return for each wait the process whose batch ended it: the last one that was handed over inside it."""
-    latest = np.full((len(batches), spans.start.size), np.iinfo(np.int64).min)
+    latest = np.full((len(batches), start.size), np.iinfo(np.int64).min)
     for process, ended in enumerate(batches):
-        before = np.searchsorted(ended, spans.end, side="right") - 1
+        before = np.searchsorted(ended, end, side="right") - 1
         known = before >= 0
         latest[process, known] = ended[before[known]]
     whose = latest.argmax(axis=0)
-    return np.where(latest.max(axis=0) > spans.start, whose, NOBODY)
+    return np.where(latest.max(axis=0) > start, whose, NOBODY)
 
 
 def _within(work: Intervals, spans: Intervals) -> Intervals:
@@ -135,17 +144,17 @@ def _shared(works: list[Intervals]) -> list[tuple[int, Intervals]]:
     return parts
 
 
+def _used(one: LoaderSamples, times: Times) -> Reals:
+    """Return a process' CPU time at ``times``; from its first sample on, as float64 is good to 256 ns since 1970."""
+    used: Reals = np.interp(times - one.stack_ns[0], one.stack_ns - one.stack_ns[0], one.cpu_ns)
+    return used
+
+
 def _cpu_time(loaders: tuple[LoaderSamples, ...], parts: list[tuple[int, Intervals]]) -> tuple[Times, Times]:
     """Return (time, cumulative CPU time) of whoever each instant is charged to."""
     start = np.concatenate([part.start for _, part in parts])
     end = np.concatenate([part.end for _, part in parts])
-    used = np.concatenate(
-        [
-            np.interp(part.end, loaders[at].stack_ns, loaders[at].cpu_ns)
-            - np.interp(part.start, loaders[at].stack_ns, loaders[at].cpu_ns)
-            for at, part in parts
-        ]
-    )
+    used = np.concatenate([_used(loaders[at], part.end) - _used(loaders[at], part.start) for at, part in parts])
     order = np.argsort(start, kind="stable")
     total = np.cumsum(used[order])
     time = np.stack((start[order], end[order]), axis=1).reshape(-1)

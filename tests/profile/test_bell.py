@@ -89,22 +89,30 @@ def test_another_process_is_woken(bell: Bell, tmp_path: Path) -> None:
         assert sleeper.communicate(timeout=60)[0] == "1 9 500.0\n"
 
 
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the list of what is slept from now on."""
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module.time, "monotonic", lambda: 7.0)  # type: ignore[attr-defined]
+    return slept
+
+
 def test_without_the_system_call_the_word_is_looked_at_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.platform, "machine", lambda: "other")  # type: ignore[attr-defined]
     bell = Bell(tmp_path / "loaders", create=True)
-    slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    slept = naps(monkeypatch)
     bell.ring(7, 1000.0)
     assert bell.wait(1) == 1
     assert bell.wait(1, 0.25) == 1
+    assert bell.wait(0) == 1
     assert slept == [POLL_SECONDS, 0.25]
 
 
 def test_a_kernel_that_refuses_the_call_makes_no_busy_loop(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
+    slept = naps(monkeypatch)
     monkeypatch.setattr(bell, "_call", lambda *arguments: -1)
-    monkeypatch.setattr(module.time, "sleep", slept.append)  # type: ignore[attr-defined]
     assert bell.wait(0) == 0
-    assert slept == [POLL_SECONDS]
+    assert bell.wait(0, 0.5) == 0
+    assert slept == [POLL_SECONDS, 0.5]

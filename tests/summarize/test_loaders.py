@@ -191,6 +191,20 @@ def test_the_patterns_name_the_function_in_the_process_and_sum_to_the_window() -
     assert found.kinds["python"] == pytest.approx(1.0)
 
 
+def test_the_batch_may_come_after_the_last_sample_that_saw_the_wait() -> None:
+    slow = process((0, READING), (100, READING), batches=(85,))
+    other = process((0, DECODING), (100, DECODING), batches=(50,))
+    shares = {pattern.function: pattern.beta for pattern in summarize(training(slow, other)).patterns}
+    assert shares == pytest.approx({"Remote.read (train.py:10)": 0.8, "main (train.py:1)": 0.2})
+
+
+def test_a_wait_that_the_window_cuts_off_has_no_batch_yet() -> None:
+    works = [process((0, READING), (100, READING)), process((0, DECODING), (100, DECODING))]
+    cut = training(*works, end=60)
+    shares = {pattern.function: pattern.beta for pattern in summarize(cut).patterns}
+    assert shares == pytest.approx({"Remote.read (train.py:10)": 0.5, "Remote.decode (train.py:20)": 0.5})
+
+
 def test_without_samples_of_the_process_the_wait_is_that_of_the_queue() -> None:
     (queue, _) = summarize(training()).patterns
     assert (queue.function, queue.family, queue.beta) == ("_PollLikeSelector.select (selectors.py:402)", "input", 0.8)
