@@ -19,7 +19,13 @@ BATCH = 2
 
 
 class Remote(Dataset[torch.Tensor]):
-    """Samples of which each is read and decoded; both take a fixed time, whatever else the machine does."""
+    """Samples of which each is read and decoded; both take a fixed time, whatever else the machine does.
+
+    While the file ``hang`` is there a read does not end.
+    """
+
+    def __init__(self, hang: pathlib.Path) -> None:
+        self._hang = hang
 
     def __len__(self) -> int:
         return 200
@@ -29,6 +35,8 @@ class Remote(Dataset[torch.Tensor]):
         return self.decode(index)
 
     def read(self) -> None:
+        while self._hang.exists():
+            time.sleep(READ_SECONDS)
         time.sleep(READ_SECONDS)
 
     def decode(self, index: int) -> torch.Tensor:
@@ -39,13 +47,14 @@ class Remote(Dataset[torch.Tensor]):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--stop", type=pathlib.Path, required=True, help="end when this file appears")
+    parser.add_argument("--hang", type=pathlib.Path, default=pathlib.Path("/nowhere"), help="see Remote")
     parser.add_argument("--method", default="fork")
     parser.add_argument("--persistent", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    data = Subset(Remote(), range(200))
+    data = Subset(Remote(arguments.hang), range(200))
     batches = DataLoader(
         data,
         batch_size=BATCH,

@@ -103,3 +103,15 @@ def test_where_they_are_not_to_be_sampled_the_wait_is_that_of_the_queue_and_it_i
     share = shares(found)
     assert share["input"] > 0.3
     assert share["Remote.read"] == 0
+
+
+def test_of_processes_that_hang_the_blocked_window_names_the_function(tmp_path: Path) -> None:
+    hang = tmp_path / "hang"
+    with job(tmp_path, "--persistent", "--hang", str(hang), script=LOADING, **SETTINGS) as training:
+        window_of(training)
+        hang.touch()
+        found = window_of(training, lambda points: value(points, names.WINDOW_ID.name, reason="blocked") > 0)
+        hang.unlink()
+        training.end()
+    assert found.reason == "blocked"
+    assert shares(found)["Remote.read"] > 0.7
