@@ -22,8 +22,8 @@ def page() -> tuple[MetricReader, CollectorRegistry]:
     """Return a reader, and the registry that shows what it reads as Prometheus names it."""
     registry = CollectorRegistry()
     known = inspect.signature(PrometheusMetricReader).parameters
-    wanted: dict[str, Any] = {"disable_target_info": True, "scope_info_enabled": False, "registry": registry}
-    return PrometheusMetricReader(**{name: value for name, value in wanted.items() if name in known}), registry
+    plain: dict[str, Any] = {"scope_info_enabled": False} if "scope_info_enabled" in known else {}  # since 0.64b0
+    return PrometheusMetricReader(disable_target_info=True, registry=registry, **plain), registry
 
 
 def serve(registry: CollectorRegistry, host: str, port: int) -> Callable[[], None]:

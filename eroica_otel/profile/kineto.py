@@ -107,8 +107,11 @@ class TorchProfiler:
         """Start; raises CaptureError while the user's own profiler runs or is about to."""
         if self._user.active:
             raise CaptureError("the training's own profiler is running; it goes first, the window is skipped")
+        try:
+            self._torch.autograd._prepare_profiler(self._config, self._activities)
+        except RuntimeError as error:  # torch 2.4, where the training has prepared a session before we looked
+            raise CaptureError(f"torch cannot begin a profile ({error}); the window is skipped") from error
         self._user.sessions += 1
-        self._torch.autograd._prepare_profiler(self._config, self._activities)
         self._torch.autograd._enable_profiler(self._config, self._activities)
 
     def stop(self) -> Any:

@@ -10,9 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.sdk.metrics.export import MetricReader
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
@@ -21,6 +19,7 @@ from eroica_otel.export.budget import MOST_SERIES, STANDING_SERIES, fit
 from eroica_otel.export.delivery import provider, resource
 from eroica_otel.export.instruments import create, record
 from eroica_otel.export.points import FUNCTIONS_WITH_STACK, STACK_BYTES, stack_label, window_points
+from eroica_otel.export.pull import page
 from eroica_otel.export.standing import MOST_GROUPS, standing_points
 from eroica_otel.model import OUTCOMES, REASONS, Point, WorkerWindow
 from eroica_otel.status import Status
@@ -34,10 +33,7 @@ class Exported:
 
     def __init__(self) -> None:
         self.board = Board()
-        self.registry = CollectorRegistry()
-        reader: MetricReader = PrometheusMetricReader(
-            disable_target_info=True, scope_info_enabled=False, registry=self.registry
-        )
+        reader, self.registry = page()
         self.provider = provider([reader], resource(identity(), 1))
         self.histograms = create(self.provider.get_meter("eroica_otel"), self.board)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -207,6 +208,14 @@ def products(theirs: torch.profiler.profile) -> int:
     return sum(event.name == "aten::mm" for event in theirs.events())  # type: ignore[no-untyped-call]
 
 
+def begins(job: Job) -> bool:
+    """Start a window while a session is prepared that nobody has seen; torch 2.4 refuses, later ones do not."""
+    with contextlib.suppress(CaptureError):
+        job.capture.start(41)
+        return True
+    return False
+
+
 def test_no_window_begins_while_a_schedule_of_the_training_warms_up(job: Job) -> None:
     with scheduled() as theirs:
         for step in range(6):
@@ -220,17 +229,17 @@ def test_no_window_begins_while_a_schedule_of_the_training_warms_up(job: Job) ->
 
 def test_a_schedule_that_warmed_up_before_we_looked_still_gets_its_profile(tmp_path: Path) -> None:
     """torch 2.13 ends the process with a fault in C when a session comes between preparing and starting another."""
-    job: Job | None = None
+    job, begun = None, False
     with scheduled() as theirs:
         for step in range(6):
             if step == 2:
                 job = Job(tmp_path)
-                job.capture.start(41)
+                begun = begins(job)
             train()
             theirs.step()
     assert job is not None
     job.close()
-    assert job.capture.failure == "it goes first"
+    assert job.capture.failure == ("it goes first" if begun else "")
     assert products(theirs) == 2
 
 
@@ -240,7 +249,9 @@ def test_a_window_between_warm_up_and_start_of_a_schedule_does_no_harm_either(tm
         for step in range(6):
             if step == 2:
                 job = Job(tmp_path)
-                job.run(1)
+                if begins(job):
+                    job.capture.border()
+                    job.capture.stop({"signature": "s"})
             train()
             theirs.step()
     assert job is not None

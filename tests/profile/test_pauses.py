@@ -82,7 +82,7 @@ def test_a_distributed_checkpoint_is_a_pause(pipe: Path) -> None:
 
     def save() -> None:
         writer = SlowWriter(pipe.parent / "saved")
-        save_distributed({"weight": torch.zeros(8)}, storage_writer=writer, no_dist=True)
+        save_distributed({"weight": torch.zeros(8)}, storage_writer=writer)
 
     assert pauses_of(save, release) == {"save"}
 
