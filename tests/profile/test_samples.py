@@ -118,3 +118,16 @@ def test_a_field_that_is_missing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / samples.META).write_text(json.dumps(meta))
     with pytest.raises(TraceError):
         samples.read(tmp_path)
+
+
+def test_samples_of_the_loaders_processes_are_read_with_the_window(tmp_path: Path) -> None:
+    samples.write(tmp_path, capture())
+    line = {
+        "frames": [("data", "read", "data.py", 9)], "stacks": [[0]], "stack_ns": [5, 6], "stack_ids": [0, 0],
+        "cpu_ns": [1, 2], "batch_ns": [],
+    }  # fmt: skip
+    (tmp_path / "loader-77.jsonl").write_text(json.dumps(line))
+    found = samples.read(tmp_path)
+    (one,) = found.loaders
+    assert (one.process, one.stack_ns.tolist()) == (77, [5, 6])
+    assert found.all_frames == (*capture().frames, ("data", "read", "data.py", 9))
