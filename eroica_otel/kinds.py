@@ -88,6 +88,8 @@ _HOST_FAMILIES = _compiled(
     ("alloc", r"malloc|free|hostalloc|memcreate|memmap|hostregister"),
     ("launch", r"launch|runfunction|enqueuecommand"),
 )
+SYNCHRONISING = frozenset({"aten::item"})
+"""Operators that wait until the device has a number (``loss.item()``)."""
 _COMMAND_WAITS = re.compile(r"^event_(?:wait|record)", re.IGNORECASE)
 _COMMAND_COPIES = re.compile(r"dma|memcpy", re.IGNORECASE)
 _LAUNCH = re.compile(r"launch\w*kernel|graphlaunch", re.IGNORECASE)
@@ -230,6 +232,12 @@ def classify(category: str, name: str) -> Label:
     if low in RUNTIMES:
         return Label("host", _first(_HOST_FAMILIES, name), False)
     return Label("", "", nests)
+
+
+def classify_on_gpu(category: str, name: str) -> Label:
+    """Return the same for a trace with an accelerator, on which some operators do nothing but wait for it."""
+    label = classify(category, name)
+    return Label("host", "sync", True) if label.nests and name in SYNCHRONISING else label
 
 
 def _matches(table: _Table, frame: Frame) -> bool:

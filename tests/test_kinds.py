@@ -66,6 +66,24 @@ def test_an_annotation_nests_and_is_never_charged(name: str) -> None:
         ("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)", "collective"),
         ("Kernel", "ncclKernel_AllToAll_RING_LL_Sum_int8_t(ncclWorkElem)", "all_to_all"),
         ("kernel", "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "point_to_point"),
+        ("kernel", "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(ncclSymkDevWorkArgs4K)", "collective"),
+        ("kernel", "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "collective"),
+        ("kernel", "ncclDevKernel_Generic_1: alltoallv", "all_to_all"),
+        ("kernel", "mscclKernel_Sum_half_LL(ncclDevComm*)", "collective"),
+        ("kernel", "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)", "point_to_point"),
+        ("kernel", "deep_ep::internode_ll::combine<true, 7168>", "point_to_point"),
+        (
+            "kernel",
+            "void c10d::symmetric_memory::(anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16>(void*)",
+            "collective",
+        ),
+        ("kernel", "multimem_all_gather_kernel", "collective"),
+        ("kernel", "triton_red_fused_symm_mem_all_reduce_0", "collective"),
+        ("kernel", "void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)", "collective"),
+        ("user_annotation", "MPI_Allreduce", "collective"),
+        ("user_annotation", "MPI_Isend", "point_to_point"),
+        ("user_annotation", "MPI_Bcast", "broadcast"),
+        ("user_annotation", "mpi:all_reduce", "collective"),
     ],
 )
 def test_a_collective_is_found_by_its_name_in_any_category(category: str, name: str, family: str) -> None:
@@ -93,6 +111,49 @@ def test_a_collective_is_found_by_its_name_in_any_category(category: str, name: 
 )
 def test_what_a_gpu_does_and_what_the_host_calls(category: str, name: str, kind: str, family: str) -> None:
     assert kinds.classify(category, name) == kinds.Label(kind, family, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nccl:all_reduce",  # the host's side of a kernel
+        "ncclGroupEnd",
+        "symm_mem::one_shot_all_reduce",  # the operator that launches one
+        "void deep_ep::layout::get_dispatch_layout<256>(long const*)",  # computes who gets what
+        "MPI_Init",
+        "MPI_Comm_rank",
+        "void at::native::reduce_kernel<512, 1>(int)",
+        "all_reduce_loss_function",
+    ],
+)
+def test_what_only_sounds_like_a_collective(name: str) -> None:
+    assert not kinds.is_collective(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dma_request", "memory"), ("pe_exe", "compute"), ("event_wait", ""), ("event_record", "")]
+)
+def test_commands_of_other_makers_are_told_by_their_names(name: str, kind: str) -> None:
+    assert kinds.is_kernel("mtia_ccp_events")
+    assert kinds.classify("mtia_ccp_events", name).kind == kind
+
+
+def test_item_waits_on_a_gpu_and_copies_on_a_cpu() -> None:
+    assert kinds.classify("cpu_op", "aten::item") == kinds.Label("compute", "copy", True)
+    assert kinds.classify_on_gpu("cpu_op", "aten::item") == kinds.Label("host", "sync", True)
+    assert kinds.classify_on_gpu("kernel", "aten::item").kind == "compute"
+    assert kinds.classify_on_gpu("cpu_op", "aten::mm") == kinds.classify("cpu_op", "aten::mm")
+
+
+def test_a_trace_with_kernels_or_launches_is_one_of_an_accelerator() -> None:
+    assert kinds.uses_accelerator(["Kernel"], ["x"])
+    assert kinds.uses_accelerator(["cuda_runtime"], ["cudaLaunchKernel"])
+    assert kinds.uses_accelerator(["cuda_runtime"], ["hipGraphLaunch"])
+    assert not kinds.uses_accelerator(["cpu_op", "user_annotation"], ["aten::mm", "nccl:all_reduce"])
+
+
+def test_a_line_that_nobody_knows_is_not_shown() -> None:
+    assert kinds.frame_name(Frame("a.b", "f", "/x/b.py", 0)) == "f (b.py)"
 
 
 def test_a_python_function_of_the_trace_neither_counts_nor_hides_the_operator_around_it() -> None:
