@@ -41,9 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     loaded = load([arguments.file], offline_options.options(arguments), told=offline_options.Progress(sys.stderr))
     if len(loaded.windows) > 1:
+        some = ", ".join(member.path for member in list(loaded.members.values())[:3])
         raise ConfigError(
-            f"{arguments.file} holds the traces of {len(loaded.windows)} workers; give one of them, or compare them by "
-            f"eroica-otel analyze {arguments.file}"
+            f"{arguments.file} holds the traces of {len(loaded.windows)} workers; give one of them ({some}), or "
+            f"compare them by eroica-otel analyze {arguments.file}"
         )
     width = shutil.get_terminal_size((100, 24)).columns
     show(patterns.render(loaded.windows[0], width, [*loaded.notes, *(f"left out: {p.text}" for p in loaded.problems)]))

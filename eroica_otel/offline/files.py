@@ -48,7 +48,7 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> Found:
             files.update((os.path.realpath(one), one) for one in new)
             if not inside:
                 problems.append(_empty(path, len(others)))
-        elif path.exists():
+        elif path.exists() or _is_worker(path):
             why = _unusable(path)
             if why:
                 problems.append(Problem(str(path), f"{path} {why}"))
@@ -76,6 +76,12 @@ def is_other_json(path: str) -> bool:
 
 def _is_capture(path: Path) -> bool:
     return (path / META).is_file()
+
+
+def _is_worker(path: Path) -> bool:
+    """Whether it names one worker of a file that holds several (summarize/readers/any.py)."""
+    file, mark, number = str(path).rpartition("#")
+    return bool(mark) and number.isdecimal() and os.path.isfile(file)
 
 
 def _search(folder: Path) -> tuple[list[str], list[str]]:

@@ -96,7 +96,7 @@ def load(
     _check_any(assigned.members, problems, others)
     members, notes = _in_common(assigned.members, requests, options.jobs, told)
     return Run(
-        windows=_windows(members, options, _job(options, paths)),
+        windows=_windows(members, options, _job(options, members, paths)),
         members=members,
         expected=_expected(members),
         problems=problems,
@@ -143,7 +143,7 @@ def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple
     return tuple(
         replace(
             member.window,
-            identity=Identity(job, rank, member.host, role=options.roles.get(rank, ""), world_size=world),
+            identity=Identity(job, rank, member.host, role=options.roles.get(rank, member.role), world_size=world),
             window_id=window_id,
         )
         for rank, member in members.items()
@@ -163,10 +163,11 @@ def _window_id(members: Mapping[int, Member]) -> int:
     return int(min(ends)) if all(_EPOCH_FROM < end < now for end in ends) else int(now)
 
 
-def _job(options: Options, paths: Sequence[str | os.PathLike[str]]) -> str:
-    """Return the job's name: the one given, else that of the first path without its endings."""
+def _job(options: Options, members: Mapping[int, Member], paths: Sequence[str | os.PathLike[str]]) -> str:
+    """Return the job's name: the one given, else the captures', else that of the first path without its endings."""
     name = os.path.basename(os.path.abspath(paths[0])) if paths else ""
-    return options.job or name.split(".")[0] or "traces"
+    known = next((member.job for member in members.values() if member.job), "")
+    return options.job or known or name.split(".")[0] or "traces"
 
 
 def _passed(found: Found, others: Sequence[Problem]) -> list[str]:

@@ -59,6 +59,7 @@ class Member:
         rank: As the trace says; None where it does not.
         world_size: As the trace says.
         host: As the trace says, "" where it does not.
+        job, role: Of a capture folder, whose worker knew them; else "".
         steps: Numbers of the steps inside the window, () where the trace marks none.
         marked: What marks the iterations.
         groups: Ranks of the process groups by name.
@@ -74,6 +75,8 @@ class Member:
     rank: int | None
     world_size: int | None
     host: str
+    job: str
+    role: str
     steps: tuple[int, ...]
     marked: str
     groups: Mapping[str, tuple[int, ...]]
@@ -123,6 +126,8 @@ def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow
         rank=trace.rank,
         world_size=trace.world_size,
         host=trace.host,
+        job=trace.capture.identity.training_job if trace.capture is not None else "",
+        role=trace.capture.identity.role if trace.capture is not None else "",
         steps=chosen.steps,
         marked=chosen.marked,
         groups=dict(trace.groups),

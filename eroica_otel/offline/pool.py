@@ -28,11 +28,11 @@ def read_all(requests: Sequence[Request], jobs: int = 0, told: Told = lambda don
     """Return what became of each file, in the order of the requests.
 
     Args:
-        jobs: Files read at a time; 0 for as many as there are cores.
+        jobs: Files read at a time; 0 for as many as there are cores, and one where all are small.
         told: Is called after each file.
     """
     count = min(jobs or cores(), len(requests))
-    if count > 1 and sum(_size(request.path) for request in requests) <= SMALL_BYTES:
+    if not jobs and sum(_size(request.path) for request in requests) <= SMALL_BYTES:
         count = 1
     done: dict[int, Member | Problem] = {}
     lost: list[int] = []

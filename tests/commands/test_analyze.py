@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,15 @@ def test_ranks_may_be_given_in_both_runs_of_a_comparison(tmp_path: Path) -> None
     assert (
         main(["analyze", "--compare", str(tmp_path / "before"), str(tmp_path / "after"), *ranks, "--rank", "z=1"]) == 2
     )
+
+
+def test_the_program_reads_with_several_processes(tmp_path: Path) -> None:
+    late_rank(tmp_path, count=3, late=1)
+    words = [sys.executable, "-m", "eroica_otel.commands.main", "analyze", str(tmp_path), "--jobs", "2"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "CULPRIT   rank 1" in done.stdout
+    assert done.stderr == ""
 
 
 def test_push_delivers_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from eroica_otel.commands.main import main
+from eroica_otel.profile import samples
+from factories_summarize import capture
 from trace_files import GEMM, kineto, late_rank, write
+
+TWO_GPUS = Path(__file__).parent.parent / "golden" / "nsight" / "two_gpus.sqlite.gz"
 
 
 def test_the_table_of_one_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +36,25 @@ def test_what_is_cut_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = write(tmp_path / "rank0.json", work=work)
     assert main(["patterns", str(path), "--top", "2"]) == 0
     assert "3 more functions, each below 10 %" in capsys.readouterr().out
+
+
+def test_a_capture_folder_also_tells_the_use_of_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # For 100 ns the thread is in one function; of the 50 between the samples it is on the CPU for 25.
+    samples.write(tmp_path, capture(end=100, samples=[(50, 1), (100, 1)], cpu=[0, 25]))
+    assert main(["patterns", str(tmp_path)]) == 0
+    heads, row = (line.split() for line in capsys.readouterr().out.splitlines()[4:6])
+    assert heads == ["beta", "an", "iteration", "mu", "sigma", "kind", "family", "function"]
+    assert row[:5] == ["100", "%", "under", "1", "\u00b5s"]
+    assert (row[5], row[7]) == ("0.50", "python")
+
+
+def test_workers_of_one_file_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export = tmp_path / "node.sqlite"
+    export.write_bytes(gzip.decompress(TWO_GPUS.read_bytes()))
+    assert main(["patterns", str(export)]) == 2
+    assert f"give one of them ({export}#0, {export}#1)" in capsys.readouterr().err
+    assert main(["patterns", f"{export}#1"]) == 0
+    assert capsys.readouterr().out.startswith("rank 1")
 
 
 @pytest.mark.parametrize(("count", "code"), [(1, 0), (2, 2)])

@@ -34,6 +34,12 @@ def test_a_capture_folder_is_one_trace_wherever_it_lies(tmp_path: Path) -> None:
     assert find([capture]).files == (str(capture),)
 
 
+def test_one_worker_of_a_file_that_holds_several(tmp_path: Path) -> None:
+    file = touch(tmp_path / "node.sqlite")
+    assert find([f"{file}#1"]).files == (f"{file}#1",)
+    assert len(find([tmp_path / "other.sqlite#1"]).problems) == 1
+
+
 def test_a_file_that_is_given_is_taken_whatever_its_name_and_once(tmp_path: Path) -> None:
     file = touch(tmp_path / "profile.out")
     (tmp_path / "link.json").symlink_to(file)

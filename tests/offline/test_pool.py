@@ -45,7 +45,8 @@ def test_a_fault_of_ours_costs_one_file(tmp_path: Path, monkeypatch: pytest.Monk
         return "read"
 
     monkeypatch.setattr(pool, "read_member", read)
-    fine, failed = read_all([Request(good), Request("bad.json")])
+    outcomes: list[Any] = [*read_all([Request(good), Request("bad.json")])]
+    fine, failed = outcomes
     assert fine == "read"
     assert isinstance(failed, Problem)
     assert failed.text == (
@@ -53,8 +54,7 @@ def test_a_fault_of_ours_costs_one_file(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_a_process_that_dies_takes_no_other_file_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "SMALL_BYTES", -1)
+def test_a_process_that_dies_takes_no_other_file_with_it(tmp_path: Path) -> None:
     paths = [str(write(tmp_path / f"rank{rank}.json", rank=rank)) for rank in range(2)]
     requests = [Request(paths[0]), Request(Deadly(tmp_path / "deadly.json")), Request(paths[1])]
     first, dead, last = read_all(requests, jobs=2)

@@ -13,7 +13,8 @@ from eroica_otel.offline.ranks import assign, check_given, fits, rank_of_name
 def member(path: str = "a/rank0.json", **changes: Any) -> Member:
     values: dict[str, Any] = {
         "window": WorkerWindow(NOBODY, 0, "manual", 1.0, 10, ()),
-        "rank": None, "world_size": None, "host": "", "steps": (), "marked": "steps", "groups": {}, "skipped": {},
+        "rank": None, "world_size": None, "host": "", "job": "", "role": "",
+        "steps": (), "marked": "steps", "groups": {}, "skipped": {},
         "unknown": {}, "devices": (), "backend": "", "format": "kineto",
     }  # fmt: skip
     return Member(path=path, **values | changes)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from eroica_otel.summarize.readers.any import read_trace
 from trace_files import GEMM, START_US, event, write
 
 
-def chosen(tmp_path: Path, *, iterations: int = 0, take: tuple[int, ...] = (), **changes: object) -> Chosen:
+def chosen(tmp_path: Path, *, iterations: int = 0, take: tuple[int, ...] = (), **changes: Any) -> Chosen:
     return choose(read_trace(write(tmp_path / "t.json", **changes)), iterations, take)
 
 
