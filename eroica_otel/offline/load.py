@@ -100,7 +100,14 @@ def load(
         members=members,
         expected=_expected(members),
         problems=problems,
-        notes=(*_passed(found, others), *assigned.notes, *notes, *_marks(members), *_skipped(members)),
+        notes=(
+            *_passed(found, others),
+            *assigned.notes,
+            *notes,
+            *_roles(options, members),
+            *_marks(members),
+            *_skipped(members),
+        ),
     )
 
 
@@ -176,6 +183,12 @@ def _passed(found: Found, others: Sequence[Problem]) -> list[str]:
         return []
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     return [f"not looked at, because it is no trace: {listed}"]
+
+
+def _roles(options: Options, members: Mapping[int, Member]) -> list[str]:
+    """Say which of the ranks that got a role there is no trace of: a slip of the pen would leave one without peers."""
+    absent = sorted(options.roles.keys() - members.keys())
+    return [f"--role names ranks of which there is no trace: {', '.join(map(str, absent[:8]))}"] if absent else []
 
 
 def _marks(members: Mapping[int, Member]) -> list[str]:

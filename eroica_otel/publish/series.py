@@ -171,10 +171,12 @@ def _culprits(item: OpenFinding) -> list[dict[str, str]]:
     if item.finding.verdict == "job" or not item.finding.ranks:
         return [{"rank": "", "host": "", "role": ""}]
     known = {who.rank: who for who in item.workers}
+    # A role is what its workers are told to do, wherever they run.
+    anywhere = item.finding.scope == "role" and not item.finding.hosts
     return [
         {
             "rank": str(rank),
-            "host": known[rank].host if rank in known else _only(item.finding.hosts),
+            "host": known[rank].host if rank in known and not anywhere else _only(item.finding.hosts),
             "role": known[rank].role if rank in known else _only(item.finding.roles),
         }
         for rank in item.finding.ranks[:_MOST_RANKS]

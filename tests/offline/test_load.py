@@ -27,6 +27,11 @@ def test_a_folder_becomes_the_workers_of_one_run(tmp_path: Path) -> None:
     assert {(window.iterations, window.seconds) for window in run.windows} == {(3, 0.003)}
 
 
+def test_a_role_of_nobody_is_told(tmp_path: Path) -> None:
+    run = load([write(tmp_path / "rank0.json")], Options(roles={0: "a", 7: "a"}))
+    assert run.notes == ("--role names ranks of which there is no trace: 7",)
+
+
 @pytest.mark.parametrize(
     ("files", "expected"), [((0,), 1), ((3,), 4), ((0, 3), 4)], ids=["alone", "one of at least 4", "two of at least 4"]
 )

@@ -77,6 +77,11 @@ def test_a_culprit_carries_its_own_host_and_the_job_carries_none() -> None:
     ]
 
 
+def test_a_role_carries_no_host() -> None:
+    points = job_points(status(open_finding(scope="role", hosts=())))
+    assert [point.labels["host"] for point in by_name(points, names.IMPACT.name)] == [""]
+
+
 def test_a_link_is_named_by_its_ends() -> None:
     link = open_finding(scope="link", link=("host-0", "host-1"), ranks=(), hosts=("host-0", "host-1"))
     (point,) = by_name(job_points(status(link)), names.IMPACT.name)

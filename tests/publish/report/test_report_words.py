@@ -133,6 +133,16 @@ def test_every_cause_has_words() -> None:
         (quiet(), "quiet", "No finding: the 4 workers behave alike."),
         (quiet(findings=(finding(severity="info"),)), "quiet", "No finding that calls for action."),
         (
+            quiet(detail=detail(4, (), iteration_seconds=0.133)),
+            "quiet",
+            "No finding: an iteration takes 133 ms, 20 % under the healthy reference of 166 ms.",
+        ),
+        (
+            report(findings=(finding(scope="role", roles=("",), hosts=(), ranks=(6, 7)),)),
+            "finding",
+            "The role of ranks 6, 7 costs 46 ms of every 212 ms iteration (22 %).",
+        ),
+        (
             quiet(no_consensus=("aaaaaaaaaaaa",), notes=("no consensus: 1 of 2 nodes differs",)),
             "no_consensus",
             "No consensus: 1 of 2 nodes differs.",
