@@ -39,6 +39,12 @@ class Beside:
         """Play what the training writes when it is asked, which test_asking.py and the real hang of tests/e2e cover."""
         (self.folder / WATCHDOG_FILE).write_text(DUMP.format(file=file, function=function))
         self.frozen._question._asked = True
+        self.hear()
+
+    def hear(self) -> None:
+        """Play the rounds in which it has not grown."""
+        for _ in range(6):
+            self.frozen._question.answer()
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +111,7 @@ def test_a_save_that_holds_the_lock_is_a_pause_as_long_as_it_is_believed(tmp_pat
     line = torch.serialization.save.__code__.co_firstlineno + 1
     saving = f'File "{torch.serialization.__file__}", line {line} in save'
     (tmp_path / WATCHDOG_FILE).write_text(text.replace('File "/job/model.py", line 12 in forward', saving))
+    beside.hear()
     assert beside.at(16.0) is None
     assert beside.frozen.state == "paused"
     window = beside.at(601.0)

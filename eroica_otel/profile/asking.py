@@ -28,6 +28,8 @@ _ROUNDS = 70
 _WAKES_A_SECOND = 10.0
 """A thread that waits for the interpreter's lock looks after it every 5 ms; on a busy machine less often."""
 _PROOF_SECONDS = 2.0
+_SAME_ROUNDS = 5
+"""Rounds in which an answer has not grown: its outermost frames come last."""
 _TGKILL = {"x86_64": 234, "aarch64": 131}
 """Number of the system call, which not every C library has under its name."""
 _STOPPED = ("T", "t", "Z", "X", "")
@@ -64,6 +66,7 @@ class Question:
         self._rounds = 0
         self._asked = False
         self._proof: tuple[float, int] | None = None
+        self._heard, self._same = "", 0
 
     def look(self, pid: int, task: int, monitor_task: int, silent: float, stopped: bool) -> None:
         """Ask when it is time to.
@@ -106,5 +109,11 @@ class Question:
             self._send(pid, task)
 
     def answer(self) -> list[Raw]:
-        """Return the stack, outermost first; [] while there is none."""
-        return parse_dump(self._read(self._path)) if self._asked else []
+        """Return the stack, outermost first; [] while there is none, or it is still being written.
+
+        Call it each round.
+        """
+        text = self._read(self._path) if self._asked else ""
+        self._same = self._same + 1 if text == self._heard else 0
+        self._heard = text
+        return parse_dump(text) if text.endswith("\n") and self._same >= _SAME_ROUNDS else []

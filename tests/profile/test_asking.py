@@ -60,7 +60,20 @@ def test_the_answer_is_the_stack_outermost_first(beside: Beside) -> None:
     beside.path.write_text(
         'Stack (most recent call first):\n  File "m.py", line 3 in f\n  File "t.py", line 9 in <module>\n'
     )
-    assert beside.question.answer() == [("t.py", "<module>", 9), ("m.py", "f", 3)]
+    answers = [beside.question.answer() for _ in range(6)]
+    assert answers == [[]] * 5 + [[("t.py", "<module>", 9), ("m.py", "f", 3)]]
+
+
+def test_an_answer_that_still_grows_is_waited_for(beside: Beside) -> None:
+    beside.rounds(16)
+    text = 'Stack (most recent call first):\n  File "m.py", line 3 in f\n  File "t.py", line 9 in <module>\n'
+    for written in range(1, len(text), 10):
+        beside.path.write_text(text[:written])
+        assert [beside.question.answer() for _ in range(4)] == [[]] * 4
+    beside.path.write_text(text[:-2])  # in the middle of a line, for whatever time
+    assert [beside.question.answer() for _ in range(100)] == [[]] * 100
+    beside.path.write_text(text)
+    assert [len(beside.question.answer()) for _ in range(6)] == [0] * 5 + [2]
 
 
 def test_one_that_was_stopped_is_not_asked_when_it_goes_on(beside: Beside) -> None:
