@@ -43,7 +43,8 @@ def child(interpreter: str, script: Path, trace: Path) -> Figures:
 
 
 def median(runs: list[Figures], name: str) -> float:
-    return statistics.median(run[name] for run in runs)
+    values: list[float] = [run[name] for run in runs]
+    return statistics.median(values)
 
 
 def spread(runs: list[Figures], name: str) -> str:
