@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,7 @@ Thread = int | str | None
 _MOST = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """The events of one piece; rows count from 0 in it.
 
     Attributes:
@@ -29,6 +29,7 @@ class Columns:
         comms: Of collectives and record_param_comms: (row, arguments).
         python: (row, Python id, parent's) of Python functions, -1 where it is not told, shape [n, 3].
         stacks: (row, number of the call stack) of operators that carry one, shape [n, 2].
+        skipped: What could not be used, by reason.
     """
 
     place: int
@@ -40,18 +41,18 @@ class Columns:
     comms: list[tuple[int, Arguments]]
     python: Times
     stacks: Times
+    skipped: Counter[str]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """What one decoder has read: its tables (by number) and its pieces."""
 
-    names: list[str] = field(default_factory=list)
-    categories: list[str] = field(default_factory=list)
-    threads: list[Thread] = field(default_factory=list)
-    stacks: list[str] = field(default_factory=list)
-    pieces: list[Columns] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
+    names: list[str]
+    categories: list[str]
+    threads: list[Thread]
+    stacks: list[str]
+    pieces: list[Columns]
 
 
 @dataclass(slots=True)
@@ -94,8 +95,8 @@ class _Tables:
     def moves(self, part: Part) -> dict[str, NDArray[np.int64]]:
         """Return for each column the whole's number by the part's number."""
         return {
-            "name": _moved(self.names, part.names),
-            "category": _moved(self.categories, part.categories),
+            "name": _moved(self.names, part.names).astype(np.int32),
+            "category": _moved(self.categories, part.categories).astype(np.int32),
             "stacks": _moved(self.texts, part.stacks),
             "thread": np.array([self._thread(key) for key in part.threads], np.int64),
         }
@@ -135,7 +136,7 @@ def join(parts: Sequence[Part]) -> Joined:
         python=_shifted([(piece.python, at) for (piece, _), at in numbered], rows, 3),
         stacks=_shifted([(_renumbered(piece.stacks, moves), at) for (piece, moves), at in numbered], rows, 2),
         texts=list(tables.texts),
-        skipped=sum((part.skipped for part in parts), Counter()),
+        skipped=sum((piece.skipped for piece, _ in found), Counter()),
     )
 
 
@@ -145,9 +146,7 @@ def _sorted(found: list[tuple[Columns, dict[str, NDArray[np.int64]]]]) -> tuple[
     order = np.argsort(start, kind="stable")
     columns: list[Times] = [start[order], _chain([piece.end for piece, _ in found], np.int64)[order]]
     for column, kind in (("name", np.int32), ("category", np.int32), ("thread", np.int64)):
-        columns.append(
-            _chain([moves[column].astype(kind)[getattr(piece, column)] for piece, moves in found], kind)[order]
-        )
+        columns.append(_chain([moves[column][getattr(piece, column)] for piece, moves in found], kind)[order])
     return order, columns
 
 

@@ -71,3 +71,15 @@ def _last_cut(buffer: bytes) -> int:
         if places:
             return places[-1]
     return 0
+
+
+def spans(text: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of parts of a piece, each at least ``size`` long, that likely end between two events."""
+    start = 0
+    while len(text) - start > 2 * size:
+        found = _CUT.search(text, start + size)
+        if found is None:
+            break
+        yield start, found.end() - 1
+        start = found.end()
+    yield start, len(text)

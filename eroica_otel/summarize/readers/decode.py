@@ -6,7 +6,7 @@ Names, categories and threads become numbers of this decoder's own tables, so th
 from __future__ import annotations
 
 import re
-from itertools import islice
+from collections import Counter
 
 import msgspec
 import numpy as np
@@ -16,8 +16,11 @@ from eroica_otel import kinds
 from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers import arguments
 from eroica_otel.summarize.readers.columns import Columns, Numbers, Part, Thread
+from eroica_otel.summarize.readers.cut import spans
 from eroica_otel.summarize.readers.decimals import LARGEST, from_floats, held_exactly, nanoseconds
 
+SMALL_BYTES = 512 << 10
+"""Decoded at a time: larger parts fall out of the processor's cache before their events are read."""
 COMMS = "record_param_comms"
 """Operator that torch runs for each collective: its arguments say what the kernel's name does not."""
 PYTHON = "python_function"
@@ -59,14 +62,22 @@ class Document(msgspec.Struct):
     traceEvents: msgspec.Raw = _NOTHING
 
 
+_NO_TIMES = np.zeros(0, np.int64)
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _TIMES = msgspec.json.Decoder(list[_Times])
 _DOCUMENT = msgspec.json.Decoder(Document)
 
 
 class _Strings(dict[str, int]):
+    """Numbers strings in the order in which they are first asked for; ``fresh`` are those since it was last emptied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fresh: list[str] = []
+
     def __missing__(self, key: str) -> int:
         number = self[key] = len(self)
+        self.fresh.append(key)
         return number
 
 
@@ -82,17 +93,27 @@ class Decoder:
     def __init__(self) -> None:
         self._names, self._categories, self._stacks = _Strings(), _Strings(), _Strings()
         self._threads = _Threads()
-        self._moves: list[bool] = []
-        self._part = Part()
+        self._moving: list[int] = []
+        self._pieces: list[Columns] = []
         self.total = 0
 
     def add(self, place: int, text: bytes) -> None:
         """Decode events with commas between them, as piece number ``place`` of the file.
 
+        They are decoded some at a time, which stays in the processor's cache.
+
         Raises:
             msgspec.MsgspecError: they are not JSON, or no events.
         """
-        self._add(place, b"[" + text + b"]")
+        before, total = len(self._pieces), self.total
+        try:
+            for begin, end in spans(text, SMALL_BYTES):
+                self._add(place, b"[" + text[begin:end] + b"]", Counter())
+        except msgspec.DecodeError:
+            # One of the likely cuts was none, or the text is damaged: as a whole it tells.
+            del self._pieces[before:]
+            self.total = total
+            self._add(place, b"[" + text + b"]", Counter())
 
     def add_document(self, place: int, text: bytes) -> Document:
         """Decode the head, the last events and what follows them; return the keys around the events.
@@ -100,91 +121,97 @@ class Decoder:
         Raises:
             msgspec.MsgspecError: it is not JSON, or no events.
         """
+        skipped: Counter[str] = Counter()
         try:
             document = _DOCUMENT.decode(text)
         except msgspec.DecodeError:
-            document = _DOCUMENT.decode(self._repaired(text))
-        self._add(place, bytes(document.traceEvents) or b"[]")
+            document = _DOCUMENT.decode(_repaired(text, skipped))
+        self._add(place, bytes(document.traceEvents) or b"[]", skipped)
         return document
 
     def part(self) -> Part:
         """Return all that was read."""
-        part = self._part
-        part.names, part.categories, part.stacks = list(self._names), list(self._categories), list(self._stacks)
-        part.threads = list(self._threads)
-        return part
+        return Part(
+            names=list(self._names),
+            categories=list(self._categories),
+            threads=list(self._threads),
+            stacks=list(self._stacks),
+            pieces=self._pieces,
+        )
 
-    def _repaired(self, text: bytes) -> bytes:
-        """Return the text without what torch has written and JSON does not allow: nan, inf, bytes that are no UTF-8."""
-        whole = _NO_NUMBER.sub(rb"\1null", text)
-        try:
-            whole.decode()
-        except UnicodeDecodeError:
-            decoded = whole.decode("utf-8", "replace")
-            broken = decoded.count("\ufffd") - whole.count("\ufffd".encode())
-            self._part.skipped["bytes that are not UTF-8, replaced"] += broken
-            return decoded.encode()
-        return whole
-
-    def _add(self, place: int, text: bytes) -> None:
+    def _add(self, place: int, text: bytes, skipped: Counter[str]) -> None:
         try:
             events = _EVENTS.decode(text)
         except msgspec.DecodeError:
-            text = self._repaired(text)
+            text = _repaired(text, skipped)
             events = _EVENTS.decode(text)
         kept = [event for event in events if event.ph == "X"]
         if len(kept) < len(events):
-            self._count("begin or end alone (ph B, E)", sum(event.ph in UNPAIRED for event in events))
+            skipped["begin or end alone (ph B, E)"] += sum(event.ph in UNPAIRED for event in events)
         category = _numbers(self._categories, [event.cat for event in kept])
         start = np.array([event.ts for event in kept], np.float64)
         length = np.array([event.dur for event in kept], np.float64)
-        good = self._usable(start, length, category)
+        good = _usable(start, length, skipped)
+        if WHOLE in self._categories:
+            good &= category != self._categories[WHOLE]
         if held_exactly(start[good]) or not _FINE.search(text):
             begin, size = from_floats(start[good]), from_floats(length[good])
         else:
             begin, size = _from_text(text, good)
         if not good.all():
             kept = [event for event, fine in zip(kept, good.tolist(), strict=True) if fine]
-        self._keep(place, kept, category[good], (begin, begin + size), text)
+        columns = self._columns(place, kept, category[good], _STACK in text)
+        self._pieces.append(columns._replace(start=begin, end=begin + size, skipped=skipped))
+        self.total += len(kept)
 
-    def _usable(self, start: NDArray[np.float64], length: NDArray[np.float64], category: Numbers) -> NDArray[np.bool_]:
-        known = np.isfinite(start) & np.isfinite(length)
-        near = known & (np.abs(start) < LARGEST) & (np.abs(length) < LARGEST)
-        forward = near & ~(length < 0)
-        self._count("no time", int((~known).sum()))
-        self._count("time out of range", int((known & ~near).sum()))
-        self._count("negative duration", int((near & ~forward).sum()))
-        if WHOLE in self._categories:
-            forward &= category != self._categories[WHOLE]
-        return forward
-
-    def _count(self, reason: str, count: int) -> None:
-        if count:
-            self._part.skipped[reason] += count
-
-    def _keep(self, place: int, kept: list[_Event], category: Numbers, span: tuple[Times, Times], text: bytes) -> None:
+    def _columns(self, place: int, kept: list[_Event], category: Numbers, stacked: bool) -> Columns:
+        """Return all columns but the times."""
         name = _numbers(self._names, [event.name for event in kept])
-        for new in islice(self._names, len(self._moves), None):
-            self._moves.append(new == COMMS or kinds.is_collective(new))
-        moving = np.flatnonzero(np.array(self._moves, bool)[name]).tolist()
+        self._moving += [self._names[new] for new in self._names.fresh if new == COMMS or kinds.is_collective(new)]
+        self._names.fresh.clear()
+        moving = np.flatnonzero(np.isin(name, self._moving)).tolist() if self._moving else []
         calls = np.flatnonzero(category == self._categories.get(PYTHON, -1)).tolist()
-        columns = Columns(
+        return Columns(
             place=place,
-            start=span[0],
-            end=span[1],
+            start=_NO_TIMES,
+            end=_NO_TIMES,
             name=name,
             category=category,
             thread=np.array([self._threads[event.tid] for event in kept], np.int32),
             comms=[(row, arguments.decode(kept[row].args)) for row in moving],
             python=_python(kept, calls),
-            stacks=self._call_stacks(kept) if _STACK in text else np.zeros((0, 2), np.int64),
+            stacks=self._call_stacks(kept) if stacked else np.zeros((0, 2), np.int64),
+            skipped=Counter(),
         )
-        self._part.pieces.append(columns)
-        self.total += len(kept)
 
     def _call_stacks(self, kept: list[_Event]) -> Times:
         texts = [(row, arguments.decode(event.args).stack) for row, event in enumerate(kept)]
         return np.array([(row, self._stacks[stack]) for row, stack in texts if stack], np.int64).reshape(-1, 2)
+
+
+def _repaired(text: bytes, skipped: Counter[str]) -> bytes:
+    """Return the text without what torch has written and JSON does not allow: nan, inf, bytes that are no UTF-8."""
+    whole = _NO_NUMBER.sub(rb"\1null", text)
+    try:
+        whole.decode()
+    except UnicodeDecodeError:
+        decoded = whole.decode("utf-8", "replace")
+        broken = decoded.count("\ufffd") - whole.count("\ufffd".encode())
+        skipped["bytes that are not UTF-8, replaced"] += broken
+        return decoded.encode()
+    return whole
+
+
+def _usable(start: NDArray[np.float64], length: NDArray[np.float64], skipped: Counter[str]) -> NDArray[np.bool_]:
+    """Return which times can be used, and count the others by reason."""
+    known = np.isfinite(start) & np.isfinite(length)
+    near = known & (np.abs(start) < LARGEST) & (np.abs(length) < LARGEST)
+    forward = near & ~(length < 0)
+    if not forward.all():
+        skipped["no time"] += int((~known).sum())
+        skipped["time out of range"] += int((known & ~near).sum())
+        skipped["negative duration"] += int((near & ~forward).sum())
+    return forward
 
 
 def _numbers(table: _Strings, keys: list[str]) -> Numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ OLD = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 
 
 def _trace(
-    tmp_path: Path, events: list[tuple[Row, dict[str, object]]], groups: list[dict[str, object]] | None = None
+    tmp_path: Path, events: Sequence[tuple[Row, Mapping[str, object]]], groups: Sequence[Mapping[str, object]] = ()
 ) -> Trace:
-    header = f'"distributedInfo": {json.dumps({"rank": 0, "pg_config": groups or []})},'
+    header = f'"distributedInfo": {json.dumps({"rank": 0, "pg_config": list(groups)})},'
     path = tmp_path / "t.json"
     path.write_text(kineto_text([kineto_event(row, arguments=more) for row, more in events], header=header))
     return read_trace(path)

@@ -199,12 +199,14 @@ def _metrics(name: str = "SMs Active [Throughput %]") -> dict[str, Table]:
 @pytest.mark.parametrize("name", ["SMs Active [Throughput %]", "SM Active"])
 def test_metrics_belong_to_their_device(tmp_path: Path, name: str) -> None:
     path = _export(tmp_path / "t.sqlite", _metrics(name))
-    measured = []
+    measured: list[tuple[float, float]] = []
     for worker in workers_in(path):
         trace = read_trace(worker)
         assert set(trace.metrics) == {"sm", "dram"}
         pattern = summarize_trace(trace, Identity("job", 0, "node")).patterns[0]
         assert pattern.resource == "sm"
+        assert pattern.mu is not None
+        assert pattern.sigma is not None
         measured.append((pattern.mu, pattern.sigma))
     # the second device: 100 ns at 60 % and 100 ns at 80 %
     np.testing.assert_allclose(measured, [(0.2, 0.0), (0.7, 0.1)], atol=1e-9)

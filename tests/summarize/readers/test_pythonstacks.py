@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ STEP = Row("ProfilerStep#3", 0, 100, "user_annotation")
 SITE = "/opt/env/lib/python3.7/site-packages/"
 
 
-def _trace(tmp_path: Path, events: list[tuple[Row, Mapping[str, object]]]) -> Trace:
+def _trace(tmp_path: Path, events: Sequence[tuple[Row, Mapping[str, object]]]) -> Trace:
     path = tmp_path / "t.json"
     path.write_text(kineto_text([kineto_event(row, arguments=more) for row, more in [(STEP, {}), *events]]))
     return read_trace(path)
@@ -112,7 +112,7 @@ def test_input_and_wait_frames_of_a_trace_are_known(tmp_path: Path) -> None:
 def test_call_stacks_of_2021_stand_on_operators_innermost_first(tmp_path: Path) -> None:
     stack = f"{SITE}torch/optim/sgd.py(117): step;train.py(51): <module>"
     own = f"{SITE}torch/autograd/profiler.py(614): __enter__;train.py(50): <module>"
-    kernel = (Row("k", 50, 60, "Kernel", 7), {})
+    kernel: tuple[Row, dict[str, str]] = (Row("k", 50, 60, "Kernel", 7), {})
     events = [
         kernel,
         (Row("aten::add_", 20, 40, "Operator"), {"Call stack": stack}),

@@ -106,3 +106,27 @@ def test_a_decoder_keeps_apart_what_several_pieces_say() -> None:
     part = decoder.part()
     assert part.names == ["a", "b"]
     assert [piece.name.tolist() for piece in part.pieces] == [[0], [1], [0]]
+
+
+@pytest.mark.parametrize("size", [1, 300, 5000, 1 << 30])
+@pytest.mark.parametrize("spoil", ["", "}, {", '}, {\\"ph\\": 1'])
+def test_how_much_is_decoded_at_a_time_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, spoil: str
+) -> None:
+    path = _write(tmp_path / "t.json", 60, spoil)
+    whole = _rows(read_whole(path, 1 << 30, 1 << 20, 1))
+    monkeypatch.setattr("eroica_otel.summarize.readers.decode.SMALL_BYTES", size)
+    assert _rows(read_whole(path, 1 << 30, 1 << 20, 1)) == whole
+    assert len(whole) == 60
+
+
+def test_objects_in_arguments_that_look_like_events_are_no_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = {"shapes": [{"name": "a"}, {"name": "b"}, {"ph": "X"}]}
+    bodies = [kineto_event(Row("aten::mm", i, i + 1), arguments=inside) for i in range(40)]
+    bodies[5] = bodies[5].replace('"dur": 0.001', '"dur": -1')
+    (tmp_path / "t.json").write_text(kineto_text(bodies))
+    for size in (1, 100, 1 << 20):
+        monkeypatch.setattr("eroica_otel.summarize.readers.decode.SMALL_BYTES", size)
+        for processes in (1, 2):
+            trace = read_whole(str(tmp_path / "t.json"), 1 << 30, 512, processes)
+            assert (trace.events.total, dict(trace.skipped)) == (39, {"negative duration": 1})
