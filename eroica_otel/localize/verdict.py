@@ -182,13 +182,22 @@ def _judged(
 def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
     """One iteration shows who waited for whom and is no evidence of a culprit: the next may have another order."""
     late = () if found.findings else late_arrivals(scene)
-    note = "not enough evidence: who waits for whom is inferred from one iteration, which is no evidence of a culprit"
-    alone = tuple(_alone(scene)) if scene.reference is None else ()
-    notes = (*base.notes, *alone, *(() if found.grave or len(scene.roles) == 1 else (note,)))
+    notes = (*base.notes, *(_alone(scene) if scene.reference is None else ()), *(() if found.grave else _one(scene)))
     return _with(
         base, findings=found.findings, victims=(*found.victims, *late), notes=notes,
         detail=detail_of(scene, found.findings, network_of(scene.columns.windows, scene.policy)),
     )  # fmt: skip
+
+
+def _one(scene: Scene) -> tuple[str, ...]:
+    """Say why nobody is named; who has nobody to be compared with is told so already."""
+    if len(scene.roles) > 1:
+        what = "who waits for whom is inferred from one iteration, which is no evidence of a culprit"
+    elif scene.reference is not None:
+        what = "one iteration is no evidence of a change; profile more of them"
+    else:
+        return ()
+    return (f"not enough evidence: {what}",)
 
 
 def _stopped_victims(scene: Scene, out: frozenset[int]) -> tuple[Victims, ...]:

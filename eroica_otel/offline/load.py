@@ -105,7 +105,7 @@ def load(
             *assigned.notes,
             *notes,
             *_roles(options, members),
-            *_marks(members),
+            *_marks(members, options.iterations),
             *_skipped(members),
         ),
     )
@@ -191,10 +191,12 @@ def _roles(options: Options, members: Mapping[int, Member]) -> list[str]:
     return [f"--role names ranks of which there is no trace: {', '.join(map(str, absent[:8]))}"] if absent else []
 
 
-def _marks(members: Mapping[int, Member]) -> list[str]:
+def _marks(members: Mapping[int, Member], iterations: int) -> list[str]:
     marks = {member.marked for member in members.values()}
     notes = []
-    if SPAN in marks:
+    if SPAN in marks and iterations:
+        notes.append(f"the whole trace counts as {iterations} iterations of equal length, as --iterations says")
+    elif SPAN in marks:
         notes.append(
             "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one window: call "
             "profiler.step(), or say by --iterations N how many it holds"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Identity, Pattern, WorkerWindow
 
@@ -69,6 +71,13 @@ def test_no_change_is_told_as_such() -> None:
     report = judge_traces([after], [before], expected=1)
     assert report.findings == ()
     assert report.notes == ("an iteration takes 60 ms, as before",)
+
+
+def test_one_iteration_is_no_evidence_of_a_change() -> None:
+    before, after = (replace(one, iterations=1) for one in (window({GEMM: 60}, window_id=1), window({GEMM: 90})))
+    report = judge_traces([after], [before], expected=1)
+    assert report.findings == ()
+    assert report.notes[0] == "not enough evidence: one iteration is no evidence of a change; profile more of them"
 
 
 def test_several_workers_are_judged_as_in_a_live_window() -> None:

@@ -119,6 +119,12 @@ def test_what_a_reader_should_know_of_the_traces(changes: dict[str, Any], note: 
     assert any(note in one for one in notes), notes
 
 
+def test_told_iterations_are_told_again(tmp_path: Path) -> None:
+    run = load([write(tmp_path / "rank0.json", marks="none")], Options(iterations=3))
+    assert run.windows[0].iterations == 3
+    assert run.notes == ("the whole trace counts as 3 iterations of equal length, as --iterations says",)
+
+
 def test_traces_that_mark_their_iterations_differently(tmp_path: Path) -> None:
     write(tmp_path / "rank0.json", rank=0)
     write(tmp_path / "rank1.json", rank=1, marks="updates")
