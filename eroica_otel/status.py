@@ -186,12 +186,22 @@ class StatusReader:
         return _decode(data), heartbeat, rows
 
 
+def _whole(reader: StatusReader) -> tuple[Status, int, NDArray[np.float64]] | None:
+    """Read again for 0.1 s: a writer that lost its core in the middle of a write is there all the same."""
+    for _ in range(20):
+        seen = reader.read()
+        if seen is not None:
+            return seen
+        time.sleep(0.005)
+    return None
+
+
 def live_workers(directory: Path) -> list[tuple[Path, Status]]:
     """Return (private folder, status) of the workers under ``directory`` whose process still runs, by rank."""
     found = []
     for path in sorted(directory.glob(f"*/{STATUS_FILE}")):
         try:
-            seen = StatusReader(path).read()
+            seen = _whole(StatusReader(path))
         except EroicaError:
             continue
         if seen is not None and Path(f"/proc/{seen[0].pid}").exists():

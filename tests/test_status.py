@@ -219,3 +219,24 @@ def test_live_workers_are_those_whose_process_runs_by_job_and_rank(tmp_path: Pat
         (str(os.getpid()), 3),
     ]
     assert live_workers(tmp_path / "nowhere") == []
+
+
+def test_a_worker_that_lost_its_core_in_the_middle_of_a_write_is_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pid-1").mkdir()
+    writer = StatusWriter(tmp_path / "pid-1" / STATUS_FILE)
+    writer.write(status(pid=os.getpid()))
+    writer._begin(1)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            writer.write(status(pid=os.getpid()))
+
+    monkeypatch.setattr("eroica_otel.status.time.sleep", sleep)
+    assert [found.pid for _, found in live_workers(tmp_path)] == [os.getpid()]
+    writer._begin(1)
+    assert live_workers(tmp_path) == []  # one that never ends its write is not waited for
+    assert len(slept) < 50
