@@ -15,6 +15,8 @@ from eroica_otel.summarize.pattern import summarize
 from eroica_otel.summarize.resources import HOLD
 from eroica_otel.traces import Trace
 
+_NONE = np.zeros(0, np.int64)
+
 
 class Stretch(NamedTuple):
     """The part of a trace that is summarised.
@@ -54,12 +56,7 @@ def stretch_of(trace: Trace) -> Stretch:
 
 
 def capture_of(
-    trace: Trace,
-    identity: Identity,
-    *,
-    window_id: int = 0,
-    reason: str = "manual",
-    stretch: Stretch | None = None,
+    trace: Trace, identity: Identity, *, window_id: int = 0, reason: str = "manual", stretch: Stretch | None = None
 ) -> Capture:
     """Return a trace as the capture of one window; a capture folder keeps its own samples and borders.
 
@@ -71,10 +68,9 @@ def capture_of(
         TraceError: the trace has no event with a length.
     """
     if trace.capture is not None and stretch is None:
-        return replace(trace.capture, identity=identity, trace="")
+        return replace(trace.capture, identity=identity)
     part = stretch or stretch_of(trace)
     iterations = max(part.iteration_ns.size - 1, 0)
-    times = np.zeros(0, np.int64)
     return Capture(
         window=Window(window_id, reason, part.first, part.first + iterations),
         identity=identity,
@@ -86,13 +82,13 @@ def capture_of(
         trace="",
         frames=(),
         stacks=(),
-        stack_ns=times,
+        stack_ns=_NONE,
         stack_ids=np.zeros(0, np.int32),
-        cpu_ns=times,
+        cpu_ns=_NONE,
         gc_ns=np.zeros((0, 2), np.int64),
-        nic_ns=times,
-        nic_tx=times,
-        nic_rx=times,
+        nic_ns=_NONE,
+        nic_tx=_NONE,
+        nic_rx=_NONE,
         gpu=trace.gpu,
         end_realtime_seconds=part.end_ns / 1e9,
     )

@@ -88,7 +88,7 @@ def _opened(path: str) -> Iterator[Database]:
             yield database
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # damaged pages hold values of any type
         raise TraceError(f"{path}: not a whole SQLite export of Nsight Systems ({error}); {_REMEDY}") from error
 
 

@@ -233,3 +233,10 @@ def test_metrics_may_be_missing(tmp_path: Path, missing: str) -> None:
     trace = read_trace(f"{_export(tmp_path / 't.sqlite', tables)}#0")
     assert dict(trace.metrics) == {}
     assert summarize_trace(trace, Identity("job", 0, "node")).patterns[0].mu is None
+
+
+@pytest.mark.parametrize("row", [("soon", 300, 0, 7, PROCESS, 1, 2), (2**70 * 1.0, 300, 0, 7, PROCESS, 1, 2)])
+def test_values_of_other_types_are_told_as_damage(tmp_path: Path, row: tuple[object, ...]) -> None:
+    path = _export(tmp_path / "t.sqlite", {"StringIds": STRINGS, KERNEL: (KERNEL_COLUMNS, [row])})
+    with pytest.raises(TraceError, match=r"t\.sqlite: not a whole SQLite export.*export it again"):
+        read_trace(path)
