@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eroica_otel.model import Capture, Events
-from eroica_otel.traces import Steps, Trace
+from eroica_otel.traces import PythonCalls, Steps, Trace
 from factories_summarize import AUGMENT, BACKWARD, FETCH, HOOK, MAIN, NEXT, Row, capture, events
+from naive import Call
 
 LATEST = 52
 """Nothing happens after this nanosecond; windows end before it, so that some of it lies outside."""
@@ -66,25 +67,33 @@ class Case(NamedTuple):
     rows: list[Row]
     capture: Capture
     collectives: dict[int, tuple[str, int | None]]
+    calls: tuple[Call, ...] = ()
 
     @property
     def window(self) -> tuple[int, int]:
         return self.capture.start_ns, self.capture.end_ns
 
     def trace(self) -> Trace:
-        return trace_of(events(self.rows, self.collectives))
+        return trace_of(events(self.rows, self.collectives), self.calls)
 
     def samples(self) -> list[tuple[int, int]]:
         return list(zip(self.capture.stack_ns.tolist(), self.capture.stack_ids.tolist(), strict=True))
 
 
-def trace_of(found: Events) -> Trace:
-    """Return events as what a reader gives."""
+def trace_of(found: Events, calls: Sequence[Call] = ()) -> Trace:
+    """Return events, and stacks in the trace, as what a reader gives."""
     none = np.zeros(0, np.int64)
     return Trace(
         path="", format="kineto", events=found, rank=0, world_size=4, host="", backend="gloo", devices=(), groups={},
-        steps=Steps(none, none, none), python=None, gpu=False, training_thread=None,
+        steps=Steps(none, none, none), python=_python(calls), gpu=False, training_thread=None,
     )  # fmt: skip
+
+
+def _python(calls: Sequence[Call]) -> PythonCalls | None:
+    if not calls:
+        return None
+    table = np.array([(call.start, call.end, call.thread, call.stack) for call in calls], np.int64).T
+    return PythonCalls(*table[:3], table[3].astype(np.int32), STACKS, FRAMES)
 
 
 def stack_of(stack: int) -> tuple[str, bool] | None:
@@ -130,6 +139,12 @@ def random_rows(rng: random.Random) -> list[Row]:
     return sorted(rows, key=lambda row: row.start)
 
 
+def random_calls(rng: random.Random) -> tuple[Call, ...]:
+    """Return stacks of two threads by start: they nest, call themselves again, or cross, as broken traces show."""
+    found = [Call(rng.randrange(len(STACKS)), *span(rng), rng.choice((1, 1, 2))) for _ in range(rng.randrange(1, 7))]
+    return tuple(sorted(found, key=lambda call: call.start))
+
+
 def counter(rng: random.Random, times: Sequence[int]) -> list[int]:
     """Return a counter at ``times``: it rests, rises, bursts, and now and then steps back."""
     values, now = [], rng.randrange(100)
@@ -163,4 +178,7 @@ def random_case(rng: random.Random) -> Case:
     )
     rows = random_rows(rng)
     moved = [place for place, row in enumerate(rows) if KIND_OF[row.name] == "communication"]
-    return Case(rows, given, {place: (rng.choice("0011"), rng.choice((None, 8, 64, 64, 64))) for place in moved})
+    collectives = {place: (rng.choice("0011"), rng.choice((None, 8, 64, 64, 64))) for place in moved}
+    # Beside samples they do not count; that is tried too.
+    calls = random_calls(rng) if rng.random() < (0.2 if times else 0.7) else ()
+    return Case(rows, given, collectives, calls)

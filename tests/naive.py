@@ -23,7 +23,16 @@ class Charges(NamedTuple):
     idle: int
 
 
-def innermost(rows: Sequence[Row], thread: int, now: int) -> int | None:
+class Call(NamedTuple):
+    """One stretch in which a thread had a stack."""
+
+    stack: int
+    start: int
+    end: int
+    thread: int
+
+
+def innermost(rows: Sequence[Row] | Sequence[Call], thread: int, now: int) -> int | None:
     """Return the index of the row that started last of those open on the thread; the shorter, then the later wins."""
     open_rows = [i for i, row in enumerate(rows) if row.thread == thread and row.start <= now < row.end]
     return max(open_rows, key=lambda i: (rows[i].start, -rows[i].end, i), default=None)
@@ -44,11 +53,13 @@ def charge(
     samples: Sequence[tuple[int, int]],
     stack_of: Callable[[int], tuple[str, bool] | None],
     gc: Sequence[tuple[int, int]],
+    calls: Sequence[Call] = (),
 ) -> Charges:
     """Charge each nanosecond of the window to the functions of the highest level that runs in it.
 
     ``kind_of`` names the kind of each event name ("" for wrappers and annotations); ``stack_of`` gives a stack's
-    identity and whether it waits, None where no frame of the training is in it.
+    identity and whether it waits, None where no frame of the training is in it. ``calls`` are stacks that the trace
+    carries itself; they count where there is no sample.
     """
     gpu = any(row.category == "kernel" for row in rows)
     instants: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -56,7 +67,7 @@ def charge(
     idle = 0
     for now in range(*window):
         levels = _running(rows, kind_of, now, gpu)
-        _add_python(levels, samples, stack_of, gc, now)
+        _add_python(levels, _stacks_at(samples, calls, now), stack_of, gc, now)
         if gpu:
             levels["python"] = levels["work"] | levels["wait"]
         level = next((name for name in (GPU_LEVELS if gpu else CPU_LEVELS) if levels[name]), None)
@@ -85,9 +96,17 @@ def _running(rows: Sequence[Row], kind_of: Mapping[str, str], now: int, gpu: boo
     return levels
 
 
+def _stacks_at(samples: Sequence[tuple[int, int]], calls: Sequence[Call], now: int) -> list[int]:
+    if samples:
+        found = stack_at(samples, now)
+        return [] if found is None else [found]
+    tops = [innermost(calls, thread, now) for thread in sorted({call.thread for call in calls})]
+    return [calls[top].stack for top in tops if top is not None]
+
+
 def _add_python(
     levels: dict[str, set[str]],
-    samples: Sequence[tuple[int, int]],
+    stacks: Sequence[int],
     stack_of: Callable[[int], tuple[str, bool] | None],
     gc: Sequence[tuple[int, int]],
     now: int,
@@ -95,10 +114,10 @@ def _add_python(
     if any(start <= now < end for start, end in gc):
         levels["work"].add("garbage collection")
         return
-    stack = stack_at(samples, now)
-    seen = None if stack is None else stack_of(stack)
-    if seen is not None:
-        levels["wait" if seen[1] else "work"].add(seen[0])
+    for stack in stacks:
+        seen = stack_of(stack)
+        if seen is not None:
+            levels["wait" if seen[1] else "work"].add(seen[0])
 
 
 def shares(times: Sequence[int], used: Sequence[int], window: tuple[int, int]) -> dict[int, float]:

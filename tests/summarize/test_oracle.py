@@ -24,7 +24,7 @@ TOLERANCE = 1e-6
 
 def charges(case: Case) -> naive.Charges:
     gc = [(int(start), int(end)) for start, end in case.capture.gc_ns]
-    return naive.charge(case.rows, KIND_OF, case.window, case.samples(), stack_of, gc)
+    return naive.charge(case.rows, KIND_OF, case.window, case.samples(), stack_of, gc, case.calls)
 
 
 def test_every_pattern_of_a_window_is_that_of_the_oracle() -> None:

@@ -95,7 +95,7 @@ def test_the_order_in_which_events_come_changes_nothing(case: Case, rng: random.
 
 def _chosen(case: Case, places: list[int]) -> Case:
     collectives = {new: case.collectives[old] for new, old in enumerate(places) if old in case.collectives}
-    return Case([case.rows[place] for place in places], case.capture, collectives)
+    return Case([case.rows[place] for place in places], case.capture, collectives, case.calls)
 
 
 @EXAMPLES
@@ -108,7 +108,7 @@ def test_an_event_cut_in_two_changes_nothing(case: Case, data: st.DataObject) ->
     middle = data.draw(st.integers(row.start, row.end))
     at = case.rows.index(row)
     rows = [*case.rows[:at], row._replace(end=middle), row._replace(start=middle), *case.rows[at + 1 :]]
-    assert_same(Case(case.rows, case.capture, {}), Case(rows, case.capture, {}), calls=False)
+    assert_same(Case(case.rows, case.capture, {}, case.calls), Case(rows, case.capture, {}, case.calls), calls=False)
 
 
 def _alone(row: Row, rows: list[Row]) -> bool:
@@ -153,7 +153,8 @@ def _with_one_between(values: NDArray[np.int64], after: int, part: int) -> NDArr
 @EXAMPLES
 @given(CASES, st.sampled_from([1, 3_600 * 10**9, 2**53 + 1, EPOCH]))
 def test_when_it_was_changes_nothing(case: Case, by: int) -> None:
-    assert_same(case, Case(moved(case.rows, by), shifted(case.capture, by), case.collectives))
+    calls = tuple(call._replace(start=call.start + by, end=call.end + by) for call in case.calls)
+    assert_same(case, Case(moved(case.rows, by), shifted(case.capture, by), case.collectives, calls))
 
 
 @settings(EXAMPLES, max_examples=60)
@@ -168,7 +169,7 @@ def test_the_base_of_the_traces_times_changes_nothing(
     told_by_file = replace(shifted(case.capture, monotonic), trace=text, realtime_offset_ns=(offset, offset))
     found = summarize(told_by_file, top=10**6)
     path.unlink()
-    expected = told(summary(case), calls=False)
+    expected = told(summary(case._replace(calls=())), calls=False)
     assert dict(found.kinds) == expected.kinds
     shares = {one.function_id: one.beta for one in found.patterns}
     assert shares == {key: pattern[4] for key, pattern in expected.patterns.items()}
@@ -180,7 +181,7 @@ def test_the_base_of_the_traces_times_changes_nothing(
 @given(CASES)
 def test_charged_times_and_idle_sum_to_the_window_and_nothing_is_out_of_its_range(case: Case) -> None:
     start, end = case.window
-    charged = charge(case.capture, events(case.rows))
+    charged = charge(case.capture, events(case.rows), case.trace().python)
     assert sum(charged.kind_ns.values()) + charged.idle_ns == end - start
     assert set(charged.kind_ns) == set(KINDS)
     pieces = charged.pieces
