@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -209,21 +210,23 @@ def _marks(members: Mapping[int, Member], iterations: int) -> list[str]:
 
 
 def _skipped(members: Mapping[int, Member]) -> list[str]:
-    """Say which events could not be used, and which categories nobody knows."""
+    """Say what could not be used, and which categories nobody knows."""
     notes = []
-    for what, tables in (
-        ("events could not be used", [member.skipped for member in members.values()]),
-        ("events are of a category that is not known here and are charged to nothing", [
-            member.unknown for member in members.values()
-        ]),
-    ):  # fmt: skip
-        total: dict[str, int] = {}
-        for table in tables:
-            for reason, count in table.items():
-                total[reason] = total.get(reason, 0) + count
-        if total:
-            listed = ", ".join(
-                f"{reason} {count:,}" for reason, count in sorted(total.items(), key=lambda i: -i[1])[:6]
-            )
-            notes.append(f"{sum(total.values()):,} {what}: {listed}")
+    skipped: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for member in members.values():
+        skipped.update(member.skipped)
+        unknown.update({category: count for category, (count, _) in member.unknown.items()})
+        seconds.update({category: round(time * 1e6) for category, (_, time) in member.unknown.items()})
+    if skipped:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in skipped.most_common(6))
+        notes.append(f"{skipped.total():,} events could not be used, or only after a repair: {listed}")
+    if unknown:
+        listed = ", ".join(
+            f"{category} {count:,} ({seconds[category] / 1e3:,.1f} ms)" for category, count in unknown.most_common(6)
+        )
+        notes.append(
+            f"{unknown.total():,} events are of a category that is not known here and are charged to nothing: {listed}"
+        )
     return notes

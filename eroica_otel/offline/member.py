@@ -6,19 +6,16 @@ This runs in a process of its own where there are several files, so what goes in
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from eroica_otel import kinds
 from eroica_otel.errors import EroicaError, TraceError
-from eroica_otel.model import Events, Identity, WorkerWindow
+from eroica_otel.model import Identity, WorkerWindow
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.stretches import Chosen, choose
 from eroica_otel.profile import samples
+from eroica_otel.summarize.critical import unknown_categories
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace, workers_in
 from eroica_otel.summarize.readers.folder import trace_of
@@ -64,7 +61,7 @@ class Member:
         marked: What marks the iterations.
         groups: Ranks of the process groups by name.
         skipped: Events that could not be used, by reason.
-        unknown: Events of categories that the table of kinds does not know.
+        unknown: Events and seconds by category that the table of kinds does not know.
         devices: Names of the accelerators.
         backend: Backend of the collectives.
         format: kineto, nsight or capture.
@@ -81,7 +78,7 @@ class Member:
     marked: str
     groups: Mapping[str, tuple[int, ...]]
     skipped: Mapping[str, int]
-    unknown: Mapping[str, int]
+    unknown: Mapping[str, tuple[int, float]]
     devices: tuple[str, ...]
     backend: str
     format: str
@@ -137,16 +134,3 @@ def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow
         backend=trace.backend,
         format=trace.format,
     )
-
-
-def unknown_categories(events: Events) -> dict[str, int]:
-    """Return the events of each category that nobody has told us the meaning of."""
-    counts = np.bincount(events.category, minlength=len(events.categories))
-    found = Counter(
-        {
-            category: int(count)
-            for category, count in zip(events.categories, counts, strict=True)
-            if not kinds.is_known(category)
-        }
-    )
-    return dict(found.most_common())

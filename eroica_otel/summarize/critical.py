@@ -38,7 +38,7 @@ class Charged:
         kind_ns: Charged time of each kind of model.KINDS.
         idle_ns: Time in which nothing ran.
         event_function: Function of each trace event, -1 where it is never charged; shape [events].
-        unknown: Events per category that the table of kinds does not know.
+        unknown: Events and seconds of each category that the table of kinds does not know.
         gpu: Whether the window was charged as that of a GPU job.
         loader_ns, loader_cpu_ns: As HeldUp.time_ns and HeldUp.cpu_ns.
     """
@@ -48,7 +48,7 @@ class Charged:
     kind_ns: Mapping[str, int]
     idle_ns: int
     event_function: Times
-    unknown: Mapping[str, int]
+    unknown: Mapping[str, tuple[int, float]]
     gpu: bool
     loader_ns: Times
     loader_cpu_ns: Times
@@ -98,7 +98,7 @@ def charge(capture: Capture, events: Events, calls: PythonCalls | None = None, o
         kind_ns=kind_ns,
         idle_ns=capture.end_ns - capture.start_ns - sum(charged),
         event_function=number,
-        unknown=_unknown(events),
+        unknown=unknown_categories(events),
         gpu=gpu,
         loader_ns=held.time_ns,
         loader_cpu_ns=held.cpu_ns,
@@ -145,10 +145,12 @@ def _trace_levels(
     return levels
 
 
-def _unknown(events: Events) -> dict[str, int]:
+def unknown_categories(events: Events) -> dict[str, tuple[int, float]]:
+    """Return (events, seconds that they take together) of each category that the table of kinds does not know."""
     counts = np.bincount(events.category, minlength=len(events.categories))
+    lengths = np.bincount(events.category, weights=events.end_ns - events.start_ns, minlength=len(events.categories))
     return {
-        category: int(count)
-        for category, count in zip(events.categories, counts, strict=True)
+        category: (int(count), float(length) / 1e9)
+        for category, count, length in zip(events.categories, counts, lengths, strict=True)
         if not kinds.is_known(category)
     }

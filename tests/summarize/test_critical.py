@@ -226,7 +226,7 @@ def test_the_forward_of_a_registered_operator_is_compute_although_torch_wraps_it
 def test_unknown_categories_are_counted_and_not_charged() -> None:
     rows = [Row("x", 0, 10, "quantum_events"), Row("y", 0, 10, "quantum_events"), Row("aten::mm", 0, 10)]
     charged = charge(capture(end=10), events(rows))
-    assert charged.unknown == {"quantum_events": 2}
+    assert charged.unknown == {"quantum_events": (2, 20e-9)}
     assert charged.kind_ns["compute"] == 10
 
 
