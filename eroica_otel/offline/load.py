@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eroica_otel.errors import ConfigError, TraceError
 from eroica_otel.model import Identity, WorkerWindow
-from eroica_otel.offline.files import Found, find, is_other_json
+from eroica_otel.offline.files import find, is_other_json
 from eroica_otel.offline.member import Member, Request, workers_of
+from eroica_otel.offline.notes import of_members, passed
 from eroica_otel.offline.pool import Told, read_all
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.ranks import assign, check_given
-from eroica_otel.offline.stretches import SPAN, STEPS, UPDATES
+from eroica_otel.offline.stretches import STEPS
 from eroica_otel.summarize.readers.any import LIMIT_BYTES
 
 _EPOCH_FROM = 1_262_304_000
 """2010 in Unix seconds: an earlier time is no time of day but a clock that counts from somewhere else."""
-_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +83,7 @@ def load(
     found = find(paths)
     files = [worker for path in found.files for worker in workers_of(path)]
     given = check_given(options.ranks, files)
-    requests = [
-        Request(path, options.iterations, reason=reason, top=options.top, limit_bytes=options.limit_bytes)
-        for path in files
-    ]
+    requests = [Request(path, options.iterations, (), reason, options.top, options.limit_bytes) for path in files]
     outcomes = read_all(requests, options.jobs, told)
     read = [outcome for outcome in outcomes if isinstance(outcome, Member)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, Problem)]
@@ -101,14 +97,7 @@ def load(
         members=members,
         expected=_expected(members),
         problems=problems,
-        notes=(
-            *_passed(found, others),
-            *assigned.notes,
-            *notes,
-            *_roles(options, members),
-            *_marks(members, options.iterations),
-            *_skipped(members),
-        ),
+        notes=(*passed(found, others), *assigned.notes, *notes, *of_members(members, options)),
     )
 
 
@@ -176,57 +165,3 @@ def _job(options: Options, members: Mapping[int, Member], paths: Sequence[str | 
     name = os.path.basename(os.path.abspath(paths[0])) if paths else ""
     known = next((member.job for member in members.values() if member.job), "")
     return options.job or known or name.split(".")[0] or "traces"
-
-
-def _passed(found: Found, others: Sequence[Problem]) -> list[str]:
-    names = [*found.passed, *(problem.path for problem in others)]
-    if not names:
-        return []
-    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return [f"not looked at, because it is no trace: {listed}"]
-
-
-def _roles(options: Options, members: Mapping[int, Member]) -> list[str]:
-    """Say which of the ranks that got a role there is no trace of: a slip of the pen would leave one without peers."""
-    absent = sorted(options.roles.keys() - members.keys())
-    return [f"--role names ranks of which there is no trace: {', '.join(map(str, absent[:8]))}"] if absent else []
-
-
-def _marks(members: Mapping[int, Member], iterations: int) -> list[str]:
-    marks = {member.marked for member in members.values()}
-    notes = []
-    if SPAN in marks and iterations:
-        notes.append(f"the whole trace counts as {iterations} iterations of equal length, as --iterations says")
-    elif SPAN in marks:
-        notes.append(
-            "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one window: call "
-            "profiler.step(), or say by --iterations N how many it holds"
-        )
-    if UPDATES in marks:
-        notes.append("no ProfilerStep marks the iterations; they go from one optimizer update to the next")
-    if len(marks) > 1:
-        notes.append("the traces mark their iterations in different ways, so times per iteration may not compare")
-    return notes
-
-
-def _skipped(members: Mapping[int, Member]) -> list[str]:
-    """Say what could not be used, and which categories nobody knows."""
-    notes = []
-    skipped: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    seconds: Counter[str] = Counter()
-    for member in members.values():
-        skipped.update(member.skipped)
-        unknown.update({category: count for category, (count, _) in member.unknown.items()})
-        seconds.update({category: round(time * 1e6) for category, (_, time) in member.unknown.items()})
-    if skipped:
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in skipped.most_common(6))
-        notes.append(f"{skipped.total():,} events could not be used, or only after a repair: {listed}")
-    if unknown:
-        listed = ", ".join(
-            f"{category} {count:,} ({seconds[category] / 1e3:,.1f} ms)" for category, count in unknown.most_common(6)
-        )
-        notes.append(
-            f"{unknown.total():,} events are of a category that is not known here and are charged to nothing: {listed}"
-        )
-    return notes

@@ -1,0 +1,83 @@
+"""What a reader of a verdict on traces should know of them: takes what was found and read, gives sentences. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from eroica_otel.offline.files import Found
+from eroica_otel.offline.member import Member
+from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.stretches import SPAN, UPDATES
+
+_NAMED = 4
+
+
+def passed(found: Found, others: Sequence[Problem]) -> list[str]:
+    """Say which files of a folder were not looked at, or are JSON of another kind."""
+    names = [*found.passed, *(problem.path for problem in others)]
+    if not names:
+        return []
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [f"not looked at, because it is no trace: {listed}"]
+
+
+class Said(Protocol):
+    """The part of load.Options that the notes are about."""
+
+    @property
+    def roles(self) -> Mapping[int, str]: ...
+    @property
+    def iterations(self) -> int: ...
+
+
+def of_members(members: Mapping[int, Member], said: Said) -> list[str]:
+    """Say what is odd about the traces: roles of nobody, iterations that are not marked, events that do not count."""
+    return [*_roles(said.roles, members), *_marks(members, said.iterations), *_skipped(members)]
+
+
+def _roles(roles: Mapping[int, str], members: Mapping[int, Member]) -> list[str]:
+    """Say which of the ranks that got a role there is no trace of: a slip of the pen would leave one without peers."""
+    absent = sorted(roles.keys() - members.keys())
+    return [f"--role names ranks of which there is no trace: {', '.join(map(str, absent[:8]))}"] if absent else []
+
+
+def _marks(members: Mapping[int, Member], iterations: int) -> list[str]:
+    marks = {member.marked for member in members.values()}
+    notes = []
+    if SPAN in marks and iterations:
+        notes.append(f"the whole trace counts as {iterations} iterations of equal length, as --iterations says")
+    elif SPAN in marks:
+        notes.append(
+            "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one window: call "
+            "profiler.step(), or say by --iterations N how many it holds"
+        )
+    if UPDATES in marks:
+        notes.append("no ProfilerStep marks the iterations; they go from one optimizer update to the next")
+    if len(marks) > 1:
+        notes.append("the traces mark their iterations in different ways, so times per iteration may not compare")
+    return notes
+
+
+def _skipped(members: Mapping[int, Member]) -> list[str]:
+    """Say what could not be used, and which categories nobody knows."""
+    notes = []
+    skipped: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for member in members.values():
+        skipped.update(member.skipped)
+        unknown.update({category: count for category, (count, _) in member.unknown.items()})
+        seconds.update({category: round(time * 1e6) for category, (_, time) in member.unknown.items()})
+    if skipped:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in skipped.most_common(6))
+        notes.append(f"{skipped.total():,} events could not be used, or only after a repair: {listed}")
+    if unknown:
+        listed = ", ".join(
+            f"{category} {count:,} ({seconds[category] / 1e3:,.1f} ms)" for category, count in unknown.most_common(6)
+        )
+        notes.append(
+            f"{unknown.total():,} events are of a category that is not known here and are charged to nothing: {listed}"
+        )
+    return notes
