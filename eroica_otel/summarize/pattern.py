@@ -79,7 +79,7 @@ def _charge(capture: Capture, events: Events, trace: Trace | None, order: Sequen
         return charged
     why = "no GPU kernel was captured"
     if kinds.ranged(events.categories):
-        remedy = "CUPTI's range profiler ran them apart from each other, so that no time is true; profile without it"
+        remedy = "CUPTI's range profiler ran them apart from each other, so that no time is true; leave it out"
     else:
         remedy = "does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it"
     if trace is not None:

@@ -55,7 +55,7 @@ def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
         raise TraceError(
             f"{path}: gzip data ends after {read} unpacked bytes: cut short? copy the file again"
         ) from error
-    except (gzip.BadGzipFile, zlib.error) as error:
+    except _damage() as error:
         raise TraceError(
             f"{path}: gzip data is damaged after {read} unpacked bytes ({error}): copy the file again"
         ) from error
@@ -66,6 +66,16 @@ def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
 def _too_large(path: str, packed: bool, limit_bytes: int) -> str:
     what = "unpacks to" if packed else "has"
     return f"{path}: {what} more than {limit_bytes} bytes: raise the limit if it is a trace of that size"
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """Return the errors that the reader of _unpacked raises for damaged data."""
+    known: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return known
+    return (*known, isal_zlib.error)
 
 
 def _unpacked(raw: BinaryIO) -> BinaryIO:
