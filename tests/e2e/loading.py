@@ -1,6 +1,6 @@
 """A training whose DataLoader is too slow, for the test of its processes; not a test itself.
 
-Prints "waited N" when it ends: the share of its time for which it waited for a batch.
+Prints "waited N" when it ends: the share of its iterations for which it waited for a batch.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 import eroica_otel.auto  # noqa: F401  the one line
 
-DECODE_SECONDS, READ_SECONDS, UPDATE_SECONDS = 0.005, 0.015, 0.005
-BATCH = 2
+DECODE_SECONDS, READ_SECONDS, UPDATE_SECONDS = 0.00125, 0.00375, 0.005
+BATCH, SAMPLES = 8, 800
+"""A batch has so many samples that whatever part of its making the training waits for has both in their shares."""
 
 
 class Remote(Dataset[torch.Tensor]):
@@ -28,7 +29,7 @@ class Remote(Dataset[torch.Tensor]):
         self._hang = hang
 
     def __len__(self) -> int:
-        return 200
+        return SAMPLES
 
     def __getitem__(self, index: int) -> torch.Tensor:
         self.read()
@@ -54,7 +55,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    data = Subset(Remote(arguments.hang), range(200))
+    data = Subset(Remote(arguments.hang), range(SAMPLES))
     batches = DataLoader(
         data,
         batch_size=BATCH,
@@ -62,16 +63,19 @@ def main() -> None:
         multiprocessing_context=arguments.method,
         persistent_workers=arguments.persistent,
     )
-    began, waited = time.perf_counter(), 0.0
+    waited = whole = 0.0
     while not arguments.stop.exists():
         asked = time.perf_counter()
         for number, batch in enumerate(batches):
-            waited += time.perf_counter() - asked if number else 0.0
+            got = time.perf_counter()
             model(batch).square().mean().backward()
             optimizer.step()
             time.sleep(UPDATE_SECONDS)
-            asked = time.perf_counter()
-    print(f"waited {waited / (time.perf_counter() - began):.3f}", flush=True)
+            done = time.perf_counter()
+            if number:  # the first waits for the processes to start
+                waited, whole = waited + got - asked, whole + done - asked
+            asked = done
+    print(f"waited {waited / whole:.3f}", flush=True)
 
 
 if __name__ == "__main__":

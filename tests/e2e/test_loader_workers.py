@@ -19,7 +19,7 @@ from jobs import Job, job, value, wait_until
 LOADING = Path(__file__).parent / "loading.py"
 SETTINGS = {"EROICA_WINDOW_SECONDS": "3"}
 READ_SHARE = 0.75
-"""15 ms of each 20 ms that a sample takes."""
+"""3.75 ms of each 5 ms that a sample takes."""
 
 
 def window_of(training: Job, wanted: Callable[[list[Point]], bool] = bool) -> WorkerWindow:
