@@ -93,7 +93,8 @@ def _python(calls: Sequence[Call]) -> PythonCalls | None:
     if not calls:
         return None
     table = np.array([(call.start, call.end, call.thread, call.stack) for call in calls], np.int64).T
-    return PythonCalls(*table[:3], table[3].astype(np.int32), STACKS, FRAMES)
+    start, end, thread, stack = table
+    return PythonCalls(start, end, thread, stack.astype(np.int32), STACKS, FRAMES)
 
 
 def stack_of(stack: int) -> tuple[str, bool] | None:

@@ -74,7 +74,7 @@ class Job:
 
 
 @contextmanager
-def job(tmp_path: Path, *arguments: str, script: Path = LOOP, **environment: str) -> Iterator[Job]:
+def job(tmp_path: Path, *arguments: str, script: Path | str = LOOP, **environment: str) -> Iterator[Job]:
     """Run a training (loop.py) with pull on a free port; variables in ``environment`` win."""
     port = free_port()
     settings = {

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from factories_summarize import Row
 
@@ -32,7 +32,18 @@ class Call(NamedTuple):
     thread: int
 
 
-def innermost(rows: Sequence[Row] | Sequence[Call], thread: int, now: int) -> int | None:
+class Open(Protocol):
+    """What has a thread and lasts."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def thread(self) -> int: ...
+
+
+def innermost(rows: Sequence[Open], thread: int, now: int) -> int | None:
     """Return the index of the row that started last of those open on the thread; the shorter, then the later wins."""
     open_rows = [i for i, row in enumerate(rows) if row.thread == thread and row.start <= now < row.end]
     return max(open_rows, key=lambda i: (rows[i].start, -rows[i].end, i), default=None)

@@ -52,8 +52,7 @@ def summarize(
     events = trace.events if trace is not None else _events(capture)
     charged = _charge(capture, events, trace, order)
     beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
-    found = np.flatnonzero(beta > 0)
-    kept = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
+    kept = _largest(beta, top)
     return WorkerWindow(
         identity=capture.identity,
         window_id=capture.window.id,
@@ -63,7 +62,7 @@ def summarize(
         patterns=_patterns(capture, events, charged, beta, kept, hold, trace.metrics if trace is not None else {}),
         kinds=_kinds(capture, charged),
         floor=float(beta[kept[-1]]) if kept else 0.0,
-        dropped=found.size - len(kept),
+        dropped=int(np.count_nonzero(beta > 0)) - len(kept),
         events=events.total,
         start_iteration=capture.window.start,
         cpu_seconds=_cpu_seconds(capture),
@@ -71,6 +70,12 @@ def summarize(
         end_timestamp_seconds=capture.end_realtime_seconds,
         **{name: getattr(capture, name) for name in _PASSED_ON},
     )
+
+
+def _largest(beta: Reals, top: int) -> list[int]:
+    found = np.flatnonzero(beta > 0)
+    kept: list[int] = found[np.argsort(-beta[found], kind="stable")][: max(top, 0)].tolist()
+    return kept
 
 
 def _charge(capture: Capture, events: Events, trace: Trace | None, order: Sequence[str]) -> Charged:

@@ -78,7 +78,7 @@ def test_paths_without_a_trace(tmp_path: Path) -> None:
     ("name", "content", "other"),
     [
         ("report.json", b'{"schema": 1}', True),
-        ("report.json.gz", gzip.compress(b'{"schema": 1}'), True),
+        ("report.json.gz", gzip.compress(b'{"schema": 1}', mtime=0), True),
         ("rank0.json", b'{"deviceProperties": [], "traceEvents": [', False),
         ("my_trace.json", b'{"schema": 1}', False),
         ("cut.json.gz", b"\x1f\x8b garbage", False),

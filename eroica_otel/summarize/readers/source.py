@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from eroica_otel.errors import TraceError
 
@@ -75,7 +75,8 @@ def _damage() -> tuple[type[Exception], ...]:
         from isal import isal_zlib
     except ImportError:
         return known
-    return (*known, isal_zlib.error)
+    damaged: Any = isal_zlib.error  # without types
+    return (*known, damaged)
 
 
 def _unpacked(raw: BinaryIO) -> BinaryIO:
@@ -84,4 +85,5 @@ def _unpacked(raw: BinaryIO) -> BinaryIO:
         from isal import igzip
     except ImportError:
         return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
-    return cast("BinaryIO", igzip.IGzipFile(fileobj=raw, mode="rb"))
+    opened: Any = igzip.IGzipFile  # without types
+    return cast("BinaryIO", opened(fileobj=raw, mode="rb"))
