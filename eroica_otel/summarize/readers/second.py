@@ -86,16 +86,17 @@ class Second:
 
     def _write(self) -> None:
         pipe = cast("BinaryIO", self._process.stdin)
-        with suppress(OSError):  # it has died: its answer is missing, which part() tells
-            while (item := self._waiting.get()) is not None:
+        item = self._waiting.get()
+        try:
+            while item is not None:
                 place, text = item
                 pipe.write(_HEADER.pack(place, len(text)))
                 pipe.write(text)
+                item = self._waiting.get()
             pipe.close()
-            return
-        # Nobody may wait for a process that is gone.
-        while self._waiting.get() is not None:
-            pass
+        except OSError:  # it has died: its answer is missing, which part() tells, and nobody may wait for it
+            while item is not None:
+                item = self._waiting.get()
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,24 @@ def test_a_second_process_that_dies_costs_time_alone(tmp_path: Path, monkeypatch
     assert _rows(read_whole(path, 1 << 30, 4096, 2)) == _rows(read_whole(path, 1 << 30, 4096, 1))
     monkeypatch.setattr(second, "_COMMAND", ("/nonexistent",))
     assert read_whole(path, 1 << 30, 4096, 2).events.total == 600
+
+
+def test_one_that_died_before_its_last_piece_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second, "_COMMAND", ("/bin/false",))
+    raised: list[bool] = []
+
+    def ask() -> None:
+        with second.Second() as other:
+            other._process.wait()
+            assert other.take(0, b"{}")  # stays in the pipe's buffer until it is closed
+            with pytest.raises(second.SecondFailedError):
+                other.part()
+            raised.append(True)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(60)
+    assert raised == [True]
 
 
 def test_it_takes_pieces_and_answers_with_columns() -> None:
