@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from eroica_otel.commands import offline_options
-from eroica_otel.commands.report import colour, show, write
+from eroica_otel.commands.report import deliver, folders, question_options
 from eroica_otel.errors import ConfigError
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Report
@@ -18,7 +17,6 @@ from eroica_otel.offline.files import find
 from eroica_otel.offline.load import Options, Run, load
 from eroica_otel.offline.push import Destination, destination, push
 from eroica_otel.offline.ranks import fits
-from eroica_otel.publish.report import html, json, prompt, source, terminal
 from eroica_otel.publish.report.verdict import grave
 from eroica_otel.publish.report.words import plural, visible
 
@@ -36,7 +34,6 @@ A trace is what torch.profiler exports (JSON, also .json.gz), an SQLite export o
 exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 3 also where a trace could not be used and the others
 show no finding
 """
-_WIDEST = 120
 _PROBLEMS = 20
 """Files left out that a report names; standard error names all."""
 
@@ -62,12 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what it writes")
     what.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     what.add_argument("--html", type=Path, metavar="FILE", help="write it as one self-contained web page")
-    what.add_argument("--prompt", action="store_true", help="print a question for an AI assistant instead")
-    what.add_argument("--prompt-json", type=Path, metavar="FILE", help="write that question as JSON")
-    what.add_argument(
-        "--source", type=Path, action="append", default=[], metavar="DIR",
-        help="with a question: folder that holds the job's modules, to quote lines from; may be repeated",
-    )  # fmt: skip
+    question_options(what)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,10 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         TraceError: no trace can be read.
         EroicaError: a file cannot be written.
     """
+    folders(arguments.source)
     to = _destination(arguments)
     runs = _runs(arguments)
     report = _report(runs)
-    _output(arguments, report)
+    deliver(arguments, report, lambda: [f"report: {arguments.html}"] if arguments.html else [])
     problems = [problem for one in runs for problem in one.problems]
     for problem in problems:
         _say(f"left out: {problem.text}")
@@ -141,18 +134,3 @@ def _report(runs: list[Run]) -> Report:
     if len(problems) > _PROBLEMS:
         notes.append(f"left out: {plural(len(problems) - _PROBLEMS, 'more file')}")
     return replace(report, notes=(*report.notes, *notes))
-
-
-def _output(arguments: argparse.Namespace, report: Report) -> None:
-    excerpts = source.excerpts(report, arguments.source)
-    if arguments.html is not None:
-        write(arguments.html, html.render(report))
-    if arguments.json is not None:
-        write(arguments.json, json.render(report))
-    if arguments.prompt_json is not None:
-        write(arguments.prompt_json, prompt.render_json(report, excerpts))
-    if arguments.prompt:
-        show(prompt.render(report, excerpts))
-    else:
-        width = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
-        show(terminal.render(report, width, colour(), [f"report: {arguments.html}"] if arguments.html else []))

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from eroica_otel.errors import ConfigError, EroicaError
@@ -36,12 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", type=Path, default=Path(_DEFAULT), help=f"the report (default {_DEFAULT})")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the verdict as one self-contained web page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report again as JSON, checked")
-    parser.add_argument("--prompt", action="store_true", help="print a question for an AI assistant instead")
-    parser.add_argument("--prompt-json", type=Path, metavar="FILE", help="write that question as JSON")
-    parser.add_argument(
-        "--source", type=Path, action="append", default=[], metavar="DIR",
-        help="with a question: folder that holds the job's modules, to quote lines from; may be repeated",
-    )  # fmt: skip
+    question_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +48,28 @@ def run(arguments: argparse.Namespace) -> int:
         EroicaError: a file cannot be written.
     """
     report = load(arguments.file)
-    excerpts = source.excerpts(report, _folders(arguments.source))
+    folders(arguments.source)
+    deliver(arguments, report, lambda: _more(arguments))
+    return 1 if grave(report) else 0
+
+
+def question_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options of a question for an assistant."""
+    parser.add_argument("--prompt", action="store_true", help="print a question for an AI assistant instead")
+    parser.add_argument("--prompt-json", type=Path, metavar="FILE", help="write that question as JSON")
+    parser.add_argument(
+        "--source", type=Path, action="append", default=[], metavar="DIR",
+        help="with a question: folder that holds the job's modules, to quote lines from; may be repeated",
+    )  # fmt: skip
+
+
+def deliver(arguments: argparse.Namespace, report: Report, more: Callable[[], list[str]]) -> None:
+    """Write the files that were asked for, then show the verdict, with the lines of ``more`` below, or the question.
+
+    Raises:
+        EroicaError: a file cannot be written.
+    """
+    excerpts = source.excerpts(report, arguments.source)
     if arguments.html is not None:
         write(arguments.html, html.render(report))
     if arguments.json is not None:
@@ -63,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         show(prompt.render(report, excerpts))
     else:
         width = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
-        show(terminal.render(report, width, colour(), _more(arguments)))
-    return 1 if grave(report) else 0
+        show(terminal.render(report, width, colour(), more()))
 
 
 def load(path: Path) -> Report:
@@ -86,11 +102,11 @@ def load(path: Path) -> Report:
         raise ConfigError(f"{path}: {error}; give a report.json that eroica-otel wrote") from error
 
 
-def _folders(paths: list[Path]) -> list[Path]:
+def folders(paths: list[Path]) -> None:
+    """Raise ConfigError where a folder of ``--source`` is none."""
     for path in paths:
         if not path.is_dir():
             raise ConfigError(f"--source {path} is no folder; give the folder that holds the job's modules")
-    return paths
 
 
 def _more(arguments: argparse.Namespace) -> list[str]:

@@ -17,6 +17,7 @@ from eroica_otel.summarize.critical import Charged, charge
 from eroica_otel.summarize.devices import measure_device
 from eroica_otel.summarize.intervals import Intervals, Reals, per_function
 from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_seconds
+from eroica_otel.summarize.readers.folder import no_events
 from eroica_otel.summarize.readers.kineto import read
 from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
@@ -95,8 +96,7 @@ def _charge(capture: Capture, events: Events, trace: Trace | None, order: Sequen
 def _events(capture: Capture) -> Events:
     if capture.trace:
         return read(capture.trace, capture.realtime_offset_ns)
-    times, numbers = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return Events(times, times, numbers, numbers, times, (), (), {}, 0)
+    return no_events()
 
 
 def _charged_ns(charged: Charged) -> Reals:

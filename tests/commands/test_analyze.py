@@ -207,3 +207,13 @@ def test_progress_is_for_who_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first.endswith("[#####               ] 1 of 4 traces   rank0.json")
     # The line is gone after the last.
     assert last == "\x1b[K"
+
+
+def test_a_source_folder_that_is_none_is_said_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rank0.json").write_text("not a trace")
+    assert main(["analyze", str(tmp_path), "--source", str(tmp_path / "nowhere")]) == 2
+    said = capsys.readouterr().err
+    assert "is no folder" in said
+    assert "rank0.json" not in said

@@ -23,7 +23,7 @@ def trace_of(capture: Capture, folder: str) -> Trace:
     """
     beside = Path(folder) / TRACE
     path = str(beside) if beside.exists() else capture.trace
-    events = read(path, capture.realtime_offset_ns) if capture.trace else _nothing()
+    events = read(path, capture.realtime_offset_ns) if capture.trace else no_events()
     who = capture.identity
     return Trace(
         path=folder,
@@ -43,6 +43,7 @@ def trace_of(capture: Capture, folder: str) -> Trace:
     )
 
 
-def _nothing() -> Events:
+def no_events() -> Events:
+    """Return the events of a capture that has no trace."""
     times, numbers = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return Events(times, times, numbers, numbers, times, (), (), {}, 0)
