@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import logging
+import os
 import resource
 import sys
 import time
 
 
 def main() -> None:
-    path = sys.argv[1]
+    path = os.path.abspath(sys.argv[1])  # it looks for others below its folder
     begin = time.perf_counter()
     # Its types are not known where it is not installed; it is imported here so that the import is timed.
     trace_analysis = __import__("hta.trace_analysis", fromlist=["TraceAnalysis"])
