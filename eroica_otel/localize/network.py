@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,11 +22,17 @@ TX, RX = "nic_tx", "nic_rx"
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One direction between two neighbours of the ring; ``score`` is its rate over that of the best two edges."""
+    """One direction between two neighbours of the ring.
+
+    Attributes:
+        score: Mean of the rates at its two ends over that of the best two edges.
+        lower: The same of the lower end alone.
+    """
 
     sender: str
     receiver: str
     score: float
+    lower: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def network_of(windows: Sequence[WorkerWindow], policy: Policy) -> Network:
     top = float(np.mean(best))
     if top < policy.link_used_ratio:
         return Network()
-    scored = tuple(Edge(edge.sender, edge.receiver, edge.score / top) for edge in edges)
+    scored = tuple(replace(edge, score=edge.score / top, lower=edge.lower / top) for edge in edges)
     slow = _slow(scored, policy)
     nodes = _nodes(slow, len(names))
     links = tuple(edge for edge in slow if edge.sender not in nodes and edge.receiver not in nodes)
@@ -92,16 +98,23 @@ def _ring(names: list[str], rates: np.ndarray[tuple[int, ...], np.dtype[np.float
     rates = np.minimum(rates, max(1.0, float(np.median(rates))))
     directions = ((at - 1) % count, (at + 1) % count)
     to = min(directions, key=lambda receiver: float(np.abs(rates[:, 0] - rates[receiver, 1]).sum()))
-    return [Edge(names[s], names[r], float((rates[s, 0] + rates[r, 1]) / 2)) for s, r in zip(at, to, strict=True)]
+    ends = [(rates[s, 0], rates[r, 1]) for s, r in zip(at, to, strict=True)]
+    return [
+        Edge(names[s], names[r], float(np.mean(pair)), float(min(pair)))
+        for s, r, pair in zip(at, to, ends, strict=True)
+    ]
 
 
 def _slow(edges: Sequence[Edge], policy: Policy) -> list[Edge]:
     """Edges below the limit that lose at least half of what the slowest loses: what a fault and some noise make of the
     edge beside it is no fault of its own, and would make the node between the two a culprit.
+
+    What an edge loses is told by its lower end: a sender fills queues in bursts, and looks nearly unharmed by a
+    receiver that is slow.
     """
     slow = [edge for edge in edges if edge.score < policy.link_ratio]
-    most = max((1 - edge.score for edge in slow), default=0.0)
-    return [edge for edge in slow if 1 - edge.score >= 0.5 * most]
+    most = max((1 - edge.lower for edge in slow), default=0.0)
+    return [edge for edge in slow if 1 - edge.lower >= 0.5 * most]
 
 
 def _nodes(slow: list[Edge], count: int) -> tuple[str, ...]:

@@ -49,6 +49,15 @@ def test_noise_on_the_edge_beside_a_slow_one_makes_no_culprit_of_the_node_betwee
     assert [(edge.sender, edge.receiver) for edge in network.links] == [("node-3", "node-2")]
 
 
+def test_a_sender_that_looks_unharmed_does_not_hide_that_its_receiver_is_slow() -> None:
+    """Seen on real nodes: both directions of node 0 limited, and node 1, which fills a queue before it, at 0.43."""
+    rates = [(0.201, 0.213), (0.433, 0.474), (0.455, 0.402), (0.412, 0.209)]
+    seen = [rank(peaks={"nic_tx": tx, "nic_rx": rx}) for tx, rx in rates]
+    network = network_of(window_of(seen), Policy())
+    assert network.nodes == ("node-0",)
+    assert not network.links
+
+
 def test_a_burst_above_the_speed_of_a_link_makes_no_other_link_slow() -> None:
     """Seen on a busy machine: a healthy window of 10 iterations, rates up to 1.37 of the speed."""
     rates = [(0.939, 1.031), (1.014, 0.960), (1.367, 1.262), (0.866, 0.822)]
