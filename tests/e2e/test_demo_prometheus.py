@@ -114,7 +114,9 @@ def test_the_fault_becomes_one_alert_one_notification_and_a_row_of_the_dashboard
     assert ours(out) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_nothing_stays_when_the_demo_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "demo"
     with demo(out) as process:
@@ -130,7 +132,7 @@ def _namespaces() -> str:
     return subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_no_node_stays_when_the_demo_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "demo"
     with demo(out, "network") as process:

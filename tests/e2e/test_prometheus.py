@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from eroica_otel.commands.window import request
 from eroica_otel.demo.monitoring import free_ports
 from eroica_otel.demo.stage import JOB, RANKS, Fault, Stage
@@ -51,6 +53,7 @@ def culprits(report: Report) -> list[tuple[str, tuple[int, ...]]]:
     return [(finding.cause, finding.ranks) for finding in report.findings if finding.severity != "info"]
 
 
+@pytest.mark.long
 def test_a_scraped_training_is_judged_although_prometheus_was_killed(tmp_path: Path) -> None:
     ports = free_ports(RANKS)
     environment = os.environ | {
