@@ -163,7 +163,8 @@ TABLE: tuple[Cause, ...] = (
         _starved, worker_wide=True,
     ),
     Cause(
-        "slow_input", DATA, "read ahead with DataLoader workers, and check where this rank reads from",
+        "slow_input", DATA,
+        "check where the data is read from, and make this function faster or prepare its result before the training",
         _input,
     ),
     Cause(

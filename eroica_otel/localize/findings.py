@@ -15,6 +15,7 @@ from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.pipeline import CAUSE, stage_blame, stage_evidence
+from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import measure, members
 from eroica_otel.localize.stages import Case
@@ -98,8 +99,16 @@ def _finding(
         roles=tuple(dict.fromkeys(w.identity.role for w in windows)),
         impact_ratio=ratio, impact_seconds=seconds,
         expectation_distance=apart.expectation, differential_distance=apart.differential, drift_distance=apart.drift,
-        persistence=persistence, evidence=evidence, advice=case.cause.advice,
+        persistence=persistence, evidence=evidence,
+        advice=advice_on(case.cause, function, _on_cpu(case), scene.policy.on_cpu_ratio),
     )  # fmt: skip
+
+
+def _on_cpu(case: Case) -> float:
+    """Return which share of its time the unit is on the CPU, on the culprits or on all; NaN unknown."""
+    now, at = case.judgement.now, list(case.workers) or slice(None)
+    total = median(now.total[at])
+    return median(now.on[at]) / total if total > 0 else math.nan
 
 
 def function_of(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> int:

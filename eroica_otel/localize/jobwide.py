@@ -18,6 +18,7 @@ from eroica_otel.localize.excess import Judgement, judge_unit
 from eroica_otel.localize.findings import persistence, scope_of
 from eroica_otel.localize.network import Edge, Network
 from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import Key, measure
 from eroica_otel.localize.wording import duration, iteration_evidence, percent
@@ -275,9 +276,11 @@ def _outside_finding(scene: Scene, apart: float, at: int, before: str, persisten
         median(judgement.now.on),
         everyone=True,
     )
-    expected = scene.policy.expected(function.kind)
+    expected, cause = scene.policy.expected(function.kind), cause_of(facts, scene.policy)
+    on_cpu = facts.on_excess / facts.excess if facts.excess > 0 else math.nan
     return _finding(
-        cause_of(facts, scene.policy), verdict="job", severity="info", confidence="low", scope="job",
+        cause, verdict="job", severity="info", confidence="low", scope="job",
+        advice=advice_on(cause, function, on_cpu, scene.policy.on_cpu_ratio),
         kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
         impact_ratio=apart, impact_seconds=apart * scene.iteration,
         expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence=persistence,

@@ -41,6 +41,12 @@ def test_one_worker_alone_shows_what_is_outside_its_range_and_is_not_judged() ->
     assert "all functions of the input together take 40 ms, 40 % of it" in finding.evidence
 
 
+def test_a_loader_whose_processes_are_too_slow_is_not_advised_to_have_some() -> None:
+    next_batch = ("python", "input", "_MultiProcessingDataLoaderIter.__next__ (dataloader.py)")
+    (finding,) = judge_traces([window({GEMM: 60, next_batch: 40})], expected=1).findings
+    assert finding.advice.startswith("find the slow step in the DataLoader's processes, which read ahead already")
+
+
 def test_what_is_within_its_range_is_not_told() -> None:
     assert judge_traces([window({GEMM: 90, LAUNCH: 10})], expected=1).findings == ()
 

@@ -5,6 +5,7 @@ given to the builders.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -516,9 +517,34 @@ def test_a_function_in_a_process_of_the_loader_is_a_slow_input_and_it_is_said_wh
     finding = only(verdict(one_bad(4, 2, read), reference_of(4)))
     assert (finding.cause, finding.ranks, finding.function) == ("slow_input", (2,), read.name)
     assert finding.evidence[1] == "runs in a process of the DataLoader, whose batch the training waits for"
+    assert finding.advice.startswith("see what read (train.py:10) waits for in the DataLoader's processes: ")
     everywhere = only(verdict([rank(read) for _ in range(4)], reference_of(4)))
     assert (everywhere.verdict, everywhere.cause) == ("job", "slow_input")
+    assert everywhere.advice == finding.advice
     assert "runs in a process of the DataLoader, whose batch the training waits for" in everywhere.evidence
+
+
+LOADER: dict[str, Any] = {"family": "loader", "name": "decode (train.py:9)"}
+QUEUE = ("train:<module>:1", "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter._try_get_data:1270")
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({}, "read ahead with DataLoader workers (num_workers)"),
+        ({"stack": QUEUE}, "find the slow step in the DataLoader's processes, which read ahead already"),
+        ({"name": "_MultiProcessingDataLoaderIter.__next__ (dataloader.py)"}, "find the slow step in the DataLoader's"),
+        (LOADER | {"on": 55.0}, "make decode (train.py:9) cheaper"),
+        (LOADER | {"on": None}, "make decode (train.py:9) faster"),
+        (LOADER, "see what decode (train.py:9) waits for"),
+    ],
+    ids=["no processes", "their queue", "their queue in a trace", "they compute", "nobody knows", "they wait"],
+)
+def test_only_who_has_no_loader_processes_is_told_to_use_some(changes: dict[str, Any], advice: str) -> None:
+    finding = only(verdict(one_bad(4, 2, blocked_input(**changes)), reference_of(4)))
+    assert finding.cause == "slow_input"
+    assert finding.advice.startswith(advice)
+    assert ("num_workers" in finding.advice) == (not changes)
 
 
 def test_that_the_input_is_ruled_out_counts_the_loaders_processes_too() -> None:
