@@ -18,7 +18,7 @@ command -v nvidia-smi > /dev/null && nvidia-smi --query-gpu=name,driver_version 
 
 failed=0
 for mode in light exact; do
-  timeout 110 "$python" "$here/bench/window_cost.py" --mode "$mode" || failed=1
+  timeout 110 "$python" "$here/bench/window_cost.py" --mode "$mode" --device cuda || failed=1
 done
 if [ "$failed" = 0 ]; then
   echo "gpu_check: both modes captured kernels"

@@ -25,7 +25,7 @@ def test_without_a_gpu_the_check_says_so_and_fails() -> None:
 def test_a_window_of_the_check_runs_on_the_cpu_and_counts_no_kernel() -> None:
     command = [str(BENCH / "window_cost.py"), "--mode", "light", "--device", "cpu", "--iterations", "5"]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["kernels"] == 0
     assert figures["events"] > 0
