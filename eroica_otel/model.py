@@ -155,6 +155,8 @@ class WorkerWindow:
         progress: Collectives by process group as (enqueued, completed) at the end of a blocked window; completed is
             None where torch does not tell.
         silent_seconds: Time since the training's last event at the end of a blocked window; None for other reasons.
+        unknown: Events (None where they are not told) and their seconds by category of the trace that the table of
+            kinds does not know, and so charges to nothing; few, the longest first.
     """
 
     identity: Identity
@@ -179,6 +181,7 @@ class WorkerWindow:
     signature: str = ""
     progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     silent_seconds: float | None = None
+    unknown: Mapping[str, tuple[int | None, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

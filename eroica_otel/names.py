@@ -128,6 +128,13 @@ WINDOW_SILENT = _worker(
     "s",
     cpu_job=False,
 )
+WINDOW_UNKNOWN = _worker(
+    "eroica_window_unknown_seconds",
+    "Time of trace events of a category that nobody knows, charged to nothing: the four that take longest, and others.",
+    "s",
+    "category",
+    cpu_job=False,
+)
 WINDOW_START = _worker(
     "eroica_window_start_iteration", "First iteration that this worker profiled in the latest window.", "{iteration}"
 )

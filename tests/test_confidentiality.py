@@ -38,7 +38,7 @@ class MarkModel:
         return mark_inner()
 """
 MARK_PATHS = ("mark_project", "mark_train", "mark_pkg")
-MARK_NAMES = ("mark_inner", "MarkModel", "mark_forward", "mark_op", "mark_kernel", "mark_group")
+MARK_NAMES = ("mark_inner", "MarkModel", "mark_forward", "mark_op", "mark_kernel", "mark_group", "mark_category")
 MARK_SOURCE = ("mark_constant", "mark_secret")
 
 
@@ -84,6 +84,7 @@ class Worker:
             Row("aten::mm", 10**18 + 10**8, 10**18 + 2 * 10**8),
             Row("gloo:all_reduce", 10**18 + 2 * 10**8, 10**18 + 5 * 10**8, "user_annotation", 8),
             Row("mark_kernel_symm_mem_all_reduce", 10**18 + 5 * 10**8, 10**18 + 6 * 10**8, "user_annotation", 9),
+            Row("range", 10**18, 10**18 + 10**8, "mark_category", 10),
         ]
         trace = write_kineto(folder / "trace.json", rows) if reason != "blocked" else ""
         given = capture(

@@ -12,6 +12,7 @@ from eroica_otel.commands.report import show
 from eroica_otel.errors import ConfigError
 from eroica_otel.offline.load import load
 from eroica_otel.publish.report import patterns
+from eroica_otel.uncharged import uncharged
 
 HELP = "show where the time of one worker goes: its trace as a table of patterns"
 
@@ -47,5 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"compare them by eroica-otel analyze {arguments.file}"
         )
     width = shutil.get_terminal_size((100, 24)).columns
-    show(patterns.render(loaded.windows[0], width, [*loaded.notes, *(f"left out: {p.text}" for p in loaded.problems)]))
+    notes = [*loaded.notes, *uncharged(loaded.windows), *(f"left out: {one.text}" for one in loaded.problems)]
+    show(patterns.render(loaded.windows[0], width, notes))
     return 0

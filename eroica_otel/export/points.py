@@ -60,6 +60,8 @@ def _facts(window: WorkerWindow) -> Iterator[_Row]:
         yield metric, {}, value
     for kind, beta in window.kinds.items():
         yield names.KIND_BETA, {"kind": kind}, beta
+    for category, (_, seconds) in window.unknown.items():
+        yield names.WINDOW_UNKNOWN, {"category": category}, seconds
     for group, (enqueued, completed) in window.progress.items():
         yield names.COLLECTIVE_SEQUENCE, {"group": group}, float(enqueued)
         yield names.COLLECTIVE_COMPLETED, {"group": group}, None if completed is None else float(completed)

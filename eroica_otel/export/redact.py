@@ -19,6 +19,7 @@ from eroica_otel.export import public
 from eroica_otel.kinds import Frame
 from eroica_otel.model import Collective, Pattern, WorkerWindow
 from eroica_otel.status import Status
+from eroica_otel.uncharged import OTHERS
 
 NONE, PATHS, NAMES = "none", "paths", "names"
 TOKEN = re.compile(r"~[0-9a-f]{12}")
@@ -51,6 +52,7 @@ class Redactor:
             window,
             patterns=tuple(self._pattern(pattern, files) for pattern in window.patterns),
             progress={self._group(group): value for group, value in window.progress.items()},
+            unknown={self._category(category): value for category, value in window.unknown.items()},
         )
 
     def status(self, status: Status) -> Status:
@@ -109,6 +111,10 @@ class Redactor:
     def _group(self, group: str) -> str:
         known = self._mode != NAMES or public.is_public_group(group)
         return group if known else self._token(group)
+
+    def _category(self, category: str) -> str:
+        """A category that is not known may be one that the training gave its own events."""
+        return self._token(category) if self._mode == NAMES and category != OTHERS else category
 
     def _token(self, name: str) -> str:
         made = self._hash(name)

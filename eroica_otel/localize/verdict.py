@@ -39,6 +39,7 @@ from eroica_otel.localize.stages import Case, all_changed, excess_cases, no_cons
 from eroica_otel.localize.stopped import lost_seconds
 from eroica_otel.localize.wording import duration, percent
 from eroica_otel.model import Finding, Report, Victims, WorkerWindow
+from eroica_otel.uncharged import uncharged
 
 _NOTHING_KNOWN: Mapping[int, Presence] = MappingProxyType({})
 MISSING_NAMED = 1000
@@ -83,7 +84,9 @@ def judge(
     lost = lost_seconds(selection.sound, policy)
     stopped = stopped_finding(selection.sound, lost, policy, history)
     skip = frozenset(w.identity.rank for w, seconds in zip(selection.sound, lost, strict=True) if seconds > 0)
-    base = _base(windows, selection, expected, (*selection.notes, *notes, *reference_notes))
+    base = _base(
+        windows, selection, expected, (*selection.notes, *notes, *reference_notes, *uncharged(selection.sound))
+    )
     if not selection.judged:
         return _without_iterations(base, stopped)
     return _judged(base, scene_of(columns, before, peer_roles(columns, policy), policy), stopped, skip, history)

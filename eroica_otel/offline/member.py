@@ -15,7 +15,6 @@ from eroica_otel.model import Identity, WorkerWindow
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.stretches import Chosen, choose
 from eroica_otel.profile import samples
-from eroica_otel.summarize.critical import unknown_categories
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace, workers_in
 from eroica_otel.summarize.readers.folder import trace_of
@@ -61,7 +60,6 @@ class Member:
         marked: What marks the iterations.
         groups: Ranks of the process groups by name.
         skipped: Events that could not be used, by reason.
-        unknown: Events and seconds by category that the table of kinds does not know.
         devices: Names of the accelerators.
         backend: Backend of the collectives.
         format: kineto, nsight or capture.
@@ -78,7 +76,6 @@ class Member:
     marked: str
     groups: Mapping[str, tuple[int, ...]]
     skipped: Mapping[str, int]
-    unknown: Mapping[str, tuple[int, float]]
     devices: tuple[str, ...]
     backend: str
     format: str
@@ -129,7 +126,6 @@ def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow
         marked=chosen.marked,
         groups=dict(trace.groups),
         skipped=dict(trace.skipped),
-        unknown=unknown_categories(trace.events),
         devices=trace.devices,
         backend=trace.backend,
         format=trace.format,

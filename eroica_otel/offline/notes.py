@@ -33,7 +33,7 @@ class Said(Protocol):
 
 
 def of_members(members: Mapping[int, Member], said: Said) -> list[str]:
-    """Say what is odd about the traces: roles of nobody, iterations that are not marked, events that do not count."""
+    """Say what is odd about the traces: roles of nobody, iterations that are not marked, events that cannot be used."""
     return [*_roles(said.roles, members), *_marks(members, said.iterations), *_skipped(members)]
 
 
@@ -61,23 +61,11 @@ def _marks(members: Mapping[int, Member], iterations: int) -> list[str]:
 
 
 def _skipped(members: Mapping[int, Member]) -> list[str]:
-    """Say what could not be used, and which categories nobody knows."""
-    notes = []
+    """Say what could not be used."""
     skipped: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    seconds: Counter[str] = Counter()
     for member in members.values():
         skipped.update(member.skipped)
-        unknown.update({category: count for category, (count, _) in member.unknown.items()})
-        seconds.update({category: round(time * 1e6) for category, (_, time) in member.unknown.items()})
-    if skipped:
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in skipped.most_common(6))
-        notes.append(f"{skipped.total():,} events could not be used, or only after a repair: {listed}")
-    if unknown:
-        listed = ", ".join(
-            f"{category} {count:,} ({seconds[category] / 1e3:,.1f} ms)" for category, count in unknown.most_common(6)
-        )
-        notes.append(
-            f"{unknown.total():,} events are of a category that is not known here and are charged to nothing: {listed}"
-        )
-    return notes
+    if not skipped:
+        return []
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in skipped.most_common(6))
+    return [f"{skipped.total():,} events could not be used, or only after a repair: {listed}"]

@@ -26,6 +26,7 @@ PATTERNS_MOST = 1024
 """Patterns of a window that are kept, the largest: twice what a worker can be told to export."""
 _GROUPS_MOST = 64
 _RESOURCES_MOST = 8
+_CATEGORIES_MOST = 8
 _LARGEST_COUNT = 2**53
 
 
@@ -44,6 +45,7 @@ class _Sheet:
     stacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     info: Mapping[str, str] = field(default_factory=dict)
     progress: dict[str, dict[str, float]] = field(default_factory=dict)
+    unknown: dict[str, tuple[int | None, float]] = field(default_factory=dict)
 
 
 def decode(points: Iterable[Point]) -> WorkerWindow | None:
@@ -84,6 +86,7 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
         signature=sheet.info.get("signature", ""),
         progress=_progress(sheet) if sheet.reason == "blocked" else {},
         silent_seconds=plain.get(names.WINDOW_SILENT.name),
+        unknown=sheet.unknown,
     )
 
 
@@ -143,6 +146,9 @@ def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: floa
     elif name in _PROGRESS:
         if labels.get("group", "") in sheet.progress or len(sheet.progress) < _GROUPS_MOST:
             sheet.progress.setdefault(labels.get("group", ""), {})[name] = value
+    elif name == names.WINDOW_UNKNOWN.name:
+        if value >= 0 and len(sheet.unknown) < _CATEGORIES_MOST:
+            sheet.unknown[labels.get("category", "")] = (None, value)
     elif name == names.WINDOW_ID.name:
         # A worker shows one window; should an SDK still hold the previous one, the newer counts.
         if value >= sheet.plain.get(name, value):

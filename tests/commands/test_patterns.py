@@ -8,7 +8,7 @@ import pytest
 from eroica_otel.commands.main import main
 from eroica_otel.profile import samples
 from factories_summarize import capture
-from trace_files import GEMM, kineto, late_rank, write
+from trace_files import GEMM, START_US, event, kineto, late_rank, write
 
 TWO_GPUS = Path(__file__).parent.parent / "golden" / "nsight" / "two_gpus.sqlite.gz"
 
@@ -29,6 +29,13 @@ def test_collectives_are_told_with_calls(tmp_path: Path, capsys: pytest.CaptureF
     (path, _) = late_rank(tmp_path, count=2, late=1, steps=range(5))
     assert main(["patterns", str(path)]) == 0
     assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL: 5 calls and fastest 500 \u00b5s" in capsys.readouterr().out
+
+
+def test_events_that_are_charged_to_nothing_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "rank0.json", extra=[event("x", "warp_drive", START_US, 500)])
+    assert main(["patterns", str(path)]) == 0
+    note = "note: 1 event is of a category that is not known here and charged to nothing: warp_drive 1 (0.5 ms)"
+    assert note in capsys.readouterr().out
 
 
 def test_what_is_cut_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

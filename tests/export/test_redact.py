@@ -55,6 +55,12 @@ def test_names_hides_names_and_keeps_numbers() -> None:
     assert (found.kind, found.family, found.beta, found.mu) == ("python", "other", 0.5, 0.5)
 
 
+@pytest.mark.parametrize(("mode", "shown"), [("names", token(KEY, "acme_events")), ("paths", "acme_events")])
+def test_a_category_that_nobody_knows_is_a_name_of_the_trainings(mode: str, shown: str) -> None:
+    window = worker_window((), unknown={"acme_events": (3, 0.25), "others": (1, 0.5)})
+    assert Redactor(mode, KEY).window(window, ()).unknown == {shown: (3, 0.25), "others": (1, 0.5)}
+
+
 def test_paths_hides_modules_and_files_and_keeps_functions() -> None:
     inner, script = redacted("paths", python(SCRIPT, MINE), python(SCRIPT))
     module = token(KEY, "acme.data")
@@ -284,7 +290,7 @@ def test_each_token_of_a_window_is_kept_with_its_name(tmp_path: Path) -> None:
     config = WorkerConfig.from_env({}, directory=str(tmp_path), redact="names")
     by, names = redactor(config, identity(), {}, lambda why: None)
     window = by.window(
-        worker_window((python(SCRIPT, MINE), pattern(3, kind="compute", function="acme::x", stack=()))), ()
+        worker_window((python(SCRIPT, MINE), pattern(3, kind="compute", function="acme::x", stack=())), unknown={}), ()
     )
     names.write()
     kept = dict(read_names(tmp_path / NAMES_FILE))

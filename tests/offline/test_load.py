@@ -110,13 +110,18 @@ def test_no_paths() -> None:
     [
         ({"marks": "none"}, "no ProfilerStep and no optimizer marks the iterations, so the whole trace counts as one"),
         ({"marks": "updates"}, "they go from one optimizer update to the next"),
-        ({"extra": [event("x", "warp_drive", START_US, 5)]}, "1 events are of a category that is not known here and"),
         ({"extra": [event(GEMM, "kernel", START_US, -5)]}, "or only after a repair: negative duration 1"),
     ],
 )
 def test_what_a_reader_should_know_of_the_traces(changes: dict[str, Any], note: str, tmp_path: Path) -> None:
     notes = load([write(tmp_path / "rank0.json", **changes)]).notes
     assert any(note in one for one in notes), notes
+
+
+def test_time_in_categories_that_nobody_knows_goes_with_the_window(tmp_path: Path) -> None:
+    extra = [event("x", "warp_drive", START_US, 5), event("y", "warp_drive", START_US + 50, 7)]
+    (window,) = load([write(tmp_path / "rank0.json", extra=extra)]).windows
+    assert window.unknown == {"warp_drive": (2, pytest.approx(12e-6))}
 
 
 def test_told_iterations_are_told_again(tmp_path: Path) -> None:

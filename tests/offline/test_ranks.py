@@ -15,7 +15,7 @@ def member(path: str = "a/rank0.json", **changes: Any) -> Member:
         "window": WorkerWindow(NOBODY, 0, "manual", 1.0, 10, ()),
         "rank": None, "world_size": None, "host": "", "job": "", "role": "",
         "steps": (), "marked": "steps", "groups": {}, "skipped": {},
-        "unknown": {}, "devices": (), "backend": "", "format": "kineto",
+        "devices": (), "backend": "", "format": "kineto",
     }  # fmt: skip
     return Member(path=path, **values | changes)
 

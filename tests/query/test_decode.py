@@ -79,6 +79,16 @@ def test_groups_of_one_worker_are_bounded_and_whole_numbers() -> None:
         decode(collect(window(**BLOCKED | {"progress": {"0": (-1, None)}})))
 
 
+def test_time_in_unknown_categories_arrives_and_is_bounded() -> None:
+    decoded = decode(collect(window(unknown={"warp_drive": (3, 0.25), "others": (1, 0.5)})))
+    assert decoded is not None
+    assert decoded.unknown == {"warp_drive": (None, 0.25), "others": (None, 0.5)}
+    many = decode(collect(window(unknown={f"category {at}": (1, 0.1) for at in range(50)} | {"odd": (1, -1.0)})))
+    assert many is not None
+    assert len(many.unknown) == 8
+    assert all(seconds == 0.1 for _, seconds in many.unknown.values())
+
+
 def test_order_of_the_points_does_not_matter() -> None:
     given = window(patterns=(pattern(), pattern("dddddddddddd", beta=0.2), all_reduce(collectives=())))
     assert decode(list(reversed(collect(given)))) == given
