@@ -14,6 +14,7 @@ from eroica_otel.verdicts import Detail as Detail
 from eroica_otel.verdicts import Finding as Finding
 from eroica_otel.verdicts import FunctionDetail as FunctionDetail
 from eroica_otel.verdicts import Report as Report
+from eroica_otel.verdicts import Timeline as Timeline
 from eroica_otel.verdicts import Victims as Victims
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class WorkerWindow:
         silent_seconds: Time since the training's last event at the end of a blocked window; None for other reasons.
         unknown: Events (None where they are not told) and their seconds by category of the trace that the table of
             kinds does not know, and so charges to nothing; few, the longest first.
+        timeline: Of a trace alone, for a picture: as Timeline.shares. It does not travel.
     """
 
     identity: Identity
@@ -182,6 +184,7 @@ class WorkerWindow:
     progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     silent_seconds: float | None = None
     unknown: Mapping[str, tuple[int | None, float]] = field(default_factory=dict)
+    timeline: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

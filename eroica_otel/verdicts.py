@@ -62,6 +62,21 @@ class FunctionDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class Timeline:
+    """What one worker's critical path was over its window.
+
+    Attributes:
+        rank: The worker.
+        seconds: Length of its window.
+        shares: By kind (and "idle") the share of each of equal parts of the window, in [0, 1]; they sum to 1.
+    """
+
+    rank: int
+    seconds: float
+    shares: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """Facts beside the report contract that serve people; nothing is decided on them.
 
@@ -78,6 +93,7 @@ class Detail:
         functions_seen: Distinct functions compared.
         largest_difference: (function, rank, share of the iteration) furthest above its peers.
         ruled_out: What was looked at and is not the cause, with its number.
+        timelines: Of the workers that the report draws, where traces were analysed.
     """
 
     iteration_seconds: float
@@ -92,6 +108,7 @@ class Detail:
     functions_seen: int
     largest_difference: tuple[str, int, float]
     ruled_out: tuple[str, ...]
+    timelines: tuple[Timeline, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

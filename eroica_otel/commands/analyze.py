@@ -12,11 +12,12 @@ from eroica_otel.commands import offline_options
 from eroica_otel.commands.report import deliver, folders, question_options
 from eroica_otel.errors import ConfigError
 from eroica_otel.localize.traces import judge_traces
-from eroica_otel.model import Report
+from eroica_otel.model import Report, Timeline
 from eroica_otel.offline.files import find
 from eroica_otel.offline.load import Options, Run, load
-from eroica_otel.offline.push import Destination, destination, push
+from eroica_otel.offline.push import Destination, destination, named, push
 from eroica_otel.offline.ranks import fits
+from eroica_otel.publish.report.pictures import shown_workers
 from eroica_otel.publish.report.verdict import grave
 from eroica_otel.publish.report.words import plural, visible
 
@@ -79,10 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in problems:
         _say(f"left out: {problem.text}")
     if to is not None:
-        count = push(runs[0].windows, to)
-        _say(
-            f"the patterns of {plural(count, 'worker')} are delivered as job {runs[0].windows[0].identity.training_job}"
-        )
+        _push(runs[0], to, arguments.job)
     return 1 if grave(report) else 3 if problems else 0
 
 
@@ -119,6 +117,14 @@ def _destination(arguments: argparse.Namespace) -> Destination | None:
     return destination(os.environ, otlp=arguments.otlp, remote_write=arguments.remote_write)
 
 
+def _push(run: Run, to: Destination, job: str) -> None:
+    for problem in to.config.problems:
+        _say(problem)
+    windows = named(run.windows, to, job)
+    count = push(windows, to, {rank: member.frames for rank, member in run.members.items()}, _say)
+    _say(f"the patterns of {plural(count, 'worker')} are delivered as job {windows[0].identity.training_job}")
+
+
 def _say(text: str) -> None:
     print(f"eroica-otel: {visible(text)}", file=sys.stderr, flush=True)
 
@@ -133,4 +139,17 @@ def _report(runs: list[Run]) -> Report:
     notes += problems[:_PROBLEMS]
     if len(problems) > _PROBLEMS:
         notes.append(f"left out: {plural(len(problems) - _PROBLEMS, 'more file')}")
-    return replace(report, notes=(*report.notes, *notes))
+    return _with_timelines(replace(report, notes=(*report.notes, *notes)), run)
+
+
+def _with_timelines(report: Report, run: Run) -> Report:
+    """Add what the workers that the page draws did over their windows."""
+    if report.detail is None:
+        return report
+    windows = {window.identity.rank: window for window in run.windows}
+    lines = [
+        Timeline(rank, windows[rank].seconds, windows[rank].timeline)
+        for rank, _ in shown_workers(report)
+        if windows[rank].timeline
+    ]
+    return replace(report, detail=replace(report.detail, timelines=tuple(lines)))

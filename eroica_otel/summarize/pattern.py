@@ -20,6 +20,7 @@ from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_second
 from eroica_otel.summarize.readers.folder import no_events
 from eroica_otel.summarize.readers.kineto import read
 from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
+from eroica_otel.summarize.timeline import timeline
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
 from eroica_otel.summarize.uncharged import reported
 from eroica_otel.traces import Samples, Trace
@@ -70,6 +71,7 @@ def summarize(
         cpu_seconds=_cpu_seconds(capture),
         sampler_gap_seconds=_longest_gap(capture),
         end_timestamp_seconds=capture.end_realtime_seconds,
+        timeline=timeline(charged, capture.start_ns, capture.end_ns) if trace is not None else {},
         unknown=reported(charged.unknown),
         **{name: getattr(capture, name) for name in _PASSED_ON},
     )

@@ -101,7 +101,9 @@ def test_a_rank_that_computes_longer_is_named(tmp_path: Path, capsys: pytest.Cap
     assert (victims.ranks, victims.waits_for) == ((0, 1, 3), (2,))
     assert victims.function == ALL_REDUCE.partition("(")[0]
     assert "CULPRIT   rank 2" in capsys.readouterr().out
-    assert "<!doctype html>" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "<!doctype html>" in text
+    assert "The critical path over the window" in text
     assert '"finding' in question.read_text(encoding="utf-8")
 
 

@@ -51,6 +51,7 @@ def _main(report: Report) -> list[Markup | None]:
             sections.evidence(first) if first else None,
             pictures.function_picture(report, first),
             pictures.iteration_picture(report),
+            pictures.window_picture(report),
             sections.stack(first) if first else None,
         ),
         *(_further(report, number) for number in range(1, min(len(named), _PICTURED))),

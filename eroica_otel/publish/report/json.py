@@ -16,7 +16,7 @@ import msgspec
 
 from eroica_otel import names
 from eroica_otel.errors import ConfigError
-from eroica_otel.model import REASONS, SCHEMA, SEVERITIES, Detail, Finding, FunctionDetail, Report, Victims
+from eroica_otel.model import REASONS, SCHEMA, SEVERITIES, Detail, Finding, FunctionDetail, Report, Timeline, Victims
 from eroica_otel.publish.report.wire import DetailWire, FindingWire, FunctionWire, ReportWire, SchemaWire
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -97,6 +97,7 @@ def _detail(wire: DetailWire) -> Detail:
         "kinds": {kind: _column(seconds) for kind, seconds in wire.kinds.items()},
         "functions": tuple(_function(item, f"detail.functions[{i}]", workers) for i, item in enumerate(wire.functions)),
         "largest_difference": (function, rank, _number(share)),
+        "timelines": tuple(Timeline(**msgspec.structs.asdict(item)) for item in wire.timelines),
     }
     scalars = ("iteration_seconds", "reference_iteration_seconds", "window_seconds", "verdict_seconds")
     return Detail(**values | {key: _number(values[key]) for key in scalars})

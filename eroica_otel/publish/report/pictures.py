@@ -8,6 +8,7 @@ from eroica_otel.model import Detail, Finding, FunctionDetail, Report
 from eroica_otel.publish.report.bars import bars, typical_peer
 from eroica_otel.publish.report.figure import NAMED, NARROW, WIDE, Story, draw
 from eroica_otel.publish.report.markup import Markup, element, join, raw
+from eroica_otel.publish.report.stacked import stacked
 from eroica_otel.publish.report.verdict import grave, missing
 from eroica_otel.publish.report.words import capital, duration, plural, ranks_text, visible
 
@@ -83,19 +84,34 @@ def _function(detail: Detail, finding: Finding | None) -> FunctionDetail | None:
     return next((one for one in detail.functions if one.function == name), None)
 
 
-def iteration_picture(report: Report) -> Markup | None:
-    """Return the iteration of the first culprit and of a typical peer by kind (nobody named: of a typical worker)."""
+def shown_workers(report: Report) -> list[tuple[int, str]]:
+    """Return (rank, what it is) of the first culprit and a typical peer (nobody named: of a typical worker)."""
     detail = report.detail
     if detail is None:
-        return None
+        return []
     first = next(iter(grave(report)), None)
     culprits = first.ranks if first is not None else ()
     rows = [(culprits[0], "culprit")] if culprits else []
     peer = typical_peer(detail, culprits)
     if peer is not None:
         rows.append((peer, "typical peer" if culprits else "a typical worker"))
-    content = bars(detail, rows)
+    return rows
+
+
+def iteration_picture(report: Report) -> Markup | None:
+    """Return the iteration of the workers shown, by kind."""
+    content = bars(report.detail, shown_workers(report)) if report.detail is not None else None
     if content is None:
         return None
     text = "Where the time of one iteration goes"
     return element("figure", join([element("figcaption", text, class_="title"), content]), class_="card")
+
+
+def window_picture(report: Report) -> Markup | None:
+    """Return the critical path of the workers shown over the window, as stacked bars by kind; None without any."""
+    known = {line.rank: line for line in report.detail.timelines} if report.detail is not None else {}
+    rows = [(known[rank], what) for rank, what in shown_workers(report) if rank in known]
+    if not rows:
+        return None
+    title = element("figcaption", "The critical path over the window", class_="title")
+    return element("figure", title, stacked(rows), class_="card")

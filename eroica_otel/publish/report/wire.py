@@ -53,6 +53,14 @@ class FunctionWire(msgspec.Struct, frozen=True):
     reference: float | None
 
 
+class TimelineWire(msgspec.Struct, frozen=True):
+    """One item of ``detail.timelines``."""
+
+    rank: int
+    seconds: float
+    shares: dict[str, tuple[float, ...]]
+
+
 class DetailWire(msgspec.Struct, frozen=True):
     """The object ``detail``."""
 
@@ -68,6 +76,7 @@ class DetailWire(msgspec.Struct, frozen=True):
     functions_seen: int
     largest_difference: tuple[str, int, float | None]
     ruled_out: tuple[str, ...]
+    timelines: tuple[TimelineWire, ...] = ()
 
 
 class ReportWire(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eroica_otel.model import Report
+from eroica_otel.model import Report, Timeline
 from eroica_otel.publish.report import html
 from eroica_otel.publish.report.raw import ROWS, shown_ranks
 from factories_report import NAN, detail, finding, function, job_finding, quiet, report
@@ -234,6 +234,27 @@ def test_a_kind_that_neither_worker_has_is_left_out() -> None:
     found = page(report(detail=detail(kinds={"memory": (0.0,) * 4, "python": (0.1,) * 4})))
     assert len(found.all("span", class_="swatch kind-python")) == 1
     assert found.all("span", class_="swatch kind-memory") == []
+
+
+def test_of_traces_the_critical_path_over_the_window_is_drawn_as_stacked_bars() -> None:
+    lines = (
+        Timeline(2, 5.2, {"compute": (0.25, 0.0), "python": (0.75, 0.5), "idle": (0.0, 0.5)}),
+        Timeline(0, 5.2, {"compute": (1.0, 1.0), "idle": (0.0, 0.0)}),
+        Timeline(3, 5.2, {"compute": (1.0, 1.0), "idle": (0.0, 0.0)}),
+    )
+    page = html.render(report(detail=detail(timelines=lines)))
+    section = page[page.index("The critical path over the window") :]
+    section = section[: section.index("</figure>")]
+    # The culprit and its typical peer alone; a picture of 840 by 96, so a part is 420 wide less the gap of 1.
+    assert re.findall(r"<b>rank (\d)</b>", section) == ["2", "0"]
+    # 25 % at the bottom, python on it: 75 % of the first bar, 50 % of the second, which stands on nothing.
+    assert '<path class="fill-compute" d="M0.0 72.0h419.0v24.0h-419.0z"/>' in section
+    assert '<path class="fill-python" d="M0.0 0.0h419.0v72.0h-419.0zM420.0 48.0h419.0v48.0h-419.0z"/>' in section
+    assert "rank 2: Computing 12 %, Python code 62 %, Nothing recorded 25 %" in section
+
+
+def test_a_live_report_has_no_picture_of_its_window() -> None:
+    assert "over the window" not in html.render(report())
 
 
 def test_the_typical_peer_is_the_one_nearest_to_the_medians() -> None:

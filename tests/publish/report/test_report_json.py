@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eroica_otel import names
 from eroica_otel.errors import ConfigError, EroicaError
-from eroica_otel.model import REASONS, SEVERITIES, Detail, Finding, FunctionDetail, Report, Victims
+from eroica_otel.model import REASONS, SEVERITIES, Detail, Finding, FunctionDetail, Report, Timeline, Victims
 from eroica_otel.publish.report.json import CHOICES, contract, parse, render
 from eroica_otel.publish.report.wire import FunctionWire
 from factories_report import detail, finding, report
@@ -239,3 +239,15 @@ def test_malformed_text_says_what_is_wrong_and_where(text: str, words: str) -> N
 def test_closed_lists_are_those_of_the_project() -> None:
     assert CHOICES["cause"] == names.CAUSES
     assert CHOICES["severity"] == SEVERITIES
+
+
+def test_what_traces_tell_of_a_window_comes_back_and_may_be_absent() -> None:
+    line = Timeline(2, 5.2, {"compute": (0.25, 0.0), "idle": (0.75, 1.0)})
+    told = report(detail=detail(timelines=(line,)))
+    text = render(told)
+    assert parse(text).detail == told.detail
+    older = json.loads(text)
+    del older["detail"]["timelines"]
+    parsed = parse(json.dumps(older)).detail
+    assert parsed is not None
+    assert parsed.timelines == ()
