@@ -145,7 +145,9 @@ class Helper:
             reason = capture.window.reason
             with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
                 hold = {**HOLD, **self._config.held_shares()}
-                window = summarize(capture, self._config.top_functions, hold, order=self._config.charge_order())
+                window = summarize(
+                    capture, self._config.top_functions, hold, order=self._config.charge_order(), failed=self._failed
+                )
             self._missing = {**capture.missing, **unseen(capture)}
             self._show(
                 self._complete(window, capture.start_ns, capture.end_ns),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
 Reals = NDArray[np.float64]
+_FEW = 1 << 15
 
 
 class Intervals(NamedTuple):
@@ -24,7 +25,7 @@ class Intervals(NamedTuple):
     end: Times
     function: Times
 
-    def take(self, index: NDArray[np.bool_] | Times) -> Intervals:
+    def take(self, index: NDArray[np.bool_] | Times | slice) -> Intervals:
         """Return the intervals that ``index`` selects."""
         return Intervals(self.start[index], self.end[index], self.function[index])
 
@@ -51,7 +52,7 @@ def merge(intervals: Intervals) -> Intervals:
     """Return the union per function: sorted by function and start, disjoint, touching ones joined."""
     if not intervals.start.size:
         return intervals
-    order = np.lexsort((intervals.start, intervals.function))
+    order = _by_function_and_start(intervals)
     start, end, function = (column[order] for column in intervals)
     # One running maximum serves all functions: each gets a stretch of its own on a longer axis.
     lowest = start.min()
@@ -65,9 +66,36 @@ def merge(intervals: Intervals) -> Intervals:
     return Intervals(start[first], (reach - shift)[last], function[first])
 
 
+def _by_function_and_start(intervals: Intervals) -> Times:
+    """Return an order; where starts are sorted already one stable sort does, which is linear for few functions."""
+    start, function = intervals.start, intervals.function
+    if not (start[1:] >= start[:-1]).all():
+        return np.lexsort((start, function))
+    few = int(function.min()) >= 0 and int(function.max()) < _FEW
+    return np.argsort(function.astype(np.int16) if few else function, kind="stable")
+
+
 def union(intervals: Intervals) -> Intervals:
     """Return the union over all functions, under function 0."""
-    return merge(Intervals(intervals.start, intervals.end, np.zeros_like(intervals.start)))
+    order = np.argsort(intervals.start, kind="stable")
+    return merge(Intervals(intervals.start[order], intervals.end[order], np.zeros_like(intervals.start)))
+
+
+class Walk:
+    """Gives intervals stretch by stretch, from early to late; ``whole`` may come in any order."""
+
+    def __init__(self, whole: Intervals) -> None:
+        self._whole = whole.take(np.argsort(whole.start, kind="stable"))
+        self._at = 0
+        self._open = nothing()
+
+    def within(self, low: int, high: int) -> Intervals:
+        """Return what lies inside [low, high), cut to it, by start; ``low`` is no earlier than the last ``high``."""
+        upto = int(np.searchsorted(self._whole.start, high))
+        now = join(self._open, self._whole.take(slice(self._at, upto)))
+        self._at = upto
+        self._open = now.take(now.end > high)
+        return clip(now, low, high)
 
 
 def length(intervals: Intervals) -> int:

@@ -6,20 +6,24 @@ iteration = that x mu of ``cpu``. See HOLD for what this asks of mu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from eroica_otel import kinds
 from eroica_otel.errors import TraceError
-from eroica_otel.model import Capture, Events, Pattern, WorkerWindow
+from eroica_otel.model import Capture, Pattern, WorkerWindow
+from eroica_otel.summarize.blocks import Moves, Source
 from eroica_otel.summarize.critical import Charged, charge
 from eroica_otel.summarize.devices import measure_device
-from eroica_otel.summarize.intervals import Intervals, Reals, per_function
+from eroica_otel.summarize.inmemory import InMemory
+from eroica_otel.summarize.intervals import Intervals, Reals
 from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_seconds
 from eroica_otel.summarize.readers.folder import no_events
-from eroica_otel.summarize.readers.kineto import read
+from eroica_otel.summarize.readers.kineto import scan
 from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
+from eroica_otel.summarize.spill import Spill
 from eroica_otel.summarize.timeline import timeline
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
 from eroica_otel.summarize.uncharged import reported
@@ -39,22 +43,40 @@ def summarize(
     hold: Mapping[str, float] = HOLD,
     trace: Trace | None = None,
     order: Sequence[str] = (),
+    failed: Callable[[str, str], None] = lambda stage, why: None,
 ) -> WorkerWindow:
     """Return everything this worker reports about the window; a reference window also carries noise levels.
 
     Args:
-        trace: The trace where it was read already (summarize/offline.py); else capture.trace is read.
+        trace: The trace where it was read already (summarize/offline.py); else capture.trace is read, in memory that
+            does not grow with it: beside it a file without a name takes what is needed again.
         top: Functions kept, by beta. ``floor`` is the smallest kept beta: an absent function had a share in [0, floor].
         hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
         order: As of charge().
+        failed: Told the stage and the reason where something failed without which the window stands.
 
     Raises:
         TraceError: the trace cannot be read, or holds no kernel although the process used a GPU: patterns of such a
             window would say that the GPU did nothing.
+        OSError: what was needed again cannot be read.
     """
-    events = trace.events if trace is not None else _events(capture)
-    charged = _charge(capture, events, trace, order)
-    beta = _charged_ns(charged) / max(capture.end_ns - capture.start_ns, 1)
+    if trace is not None:
+        return _window(capture, _charge(capture, InMemory(trace.events), trace, order), top, hold, trace)
+    spill = Spill(os.path.dirname(capture.trace))
+    try:
+        with spill:
+            found = scan(capture.trace, capture.realtime_offset_ns, spill) if capture.trace else InMemory(no_events())
+            return _window(capture, _charge(capture, found, None, order, spill), top, hold, None)
+    finally:
+        if spill.problem:
+            failed("summarize", spill.problem)
+
+
+def _window(
+    capture: Capture, charged: Charged, top: int, hold: Mapping[str, float], trace: Trace | None
+) -> WorkerWindow:
+    metrics = trace.metrics if trace is not None else {}
+    beta = charged.charged_ns() / max(capture.end_ns - capture.start_ns, 1)
     kept = _largest(beta, top)
     return WorkerWindow(
         identity=capture.identity,
@@ -62,11 +84,11 @@ def summarize(
         reason=capture.window.reason,
         seconds=(capture.end_ns - capture.start_ns) / NANOSECONDS,
         iterations=max(capture.iteration_ns.size - 1, 0),
-        patterns=_patterns(capture, events, charged, beta, kept, hold, trace.metrics if trace is not None else {}),
+        patterns=_patterns(capture, charged, beta, kept, hold, metrics),
         kinds=_kinds(capture, charged),
         floor=float(beta[kept[-1]]) if kept else 0.0,
         dropped=int(np.count_nonzero(beta > 0)) - len(kept),
-        events=events.total,
+        events=charged.events,
         start_iteration=capture.window.start,
         cpu_seconds=_cpu_seconds(capture),
         sampler_gap_seconds=_longest_gap(capture),
@@ -83,29 +105,20 @@ def _largest(beta: Reals, top: int) -> list[int]:
     return kept
 
 
-def _charge(capture: Capture, events: Events, trace: Trace | None, order: Sequence[str]) -> Charged:
-    charged = charge(capture, events, trace.python if trace is not None else None, order)
+def _charge(
+    capture: Capture, source: Source, trace: Trace | None, order: Sequence[str], spill: Spill | None = None
+) -> Charged:
+    charged = charge(capture, source, trace.python if trace is not None else None, order, spill)
     if not capture.gpu or charged.gpu:
         return charged
     why = "no GPU kernel was captured"
-    if kinds.ranged(events.categories):
+    if kinds.ranged(source.categories):
         remedy = "CUPTI's range profiler ran them apart from each other, so that no time is true; leave it out"
     else:
         remedy = "does another profiler hold the GPU (Nsight, DCGM profiling metrics)? end it"
     if trace is not None:
         raise TraceError(f"{trace.path}: {why}, though the trace launches some: {remedy}, and profile again")
     raise TraceError(f"{why}: {remedy}, or set EROICA_CAPTURE=stacks")
-
-
-def _events(capture: Capture) -> Events:
-    if capture.trace:
-        return read(capture.trace, capture.realtime_offset_ns)
-    return no_events()
-
-
-def _charged_ns(charged: Charged) -> Reals:
-    pieces = charged.pieces
-    return per_function(pieces, pieces.end - pieces.start, len(charged.functions))
 
 
 def _kinds(capture: Capture, charged: Charged) -> dict[str, float]:
@@ -115,7 +128,6 @@ def _kinds(capture: Capture, charged: Charged) -> dict[str, float]:
 
 def _patterns(
     capture: Capture,
-    events: Events,
     charged: Charged,
     beta: Reals,
     kept: list[int],
@@ -123,11 +135,11 @@ def _patterns(
     metrics: Mapping[str, Samples],
 ) -> tuple[Pattern, ...]:
     resources = dict(measure_device(charged, metrics, hold) if metrics else {}) | measure(capture, charged, hold)
-    calls = collective_calls(events, charged.event_function, capture.start_ns, capture.end_ns)
+    calls = collective_calls(charged.moves, capture.start_ns, capture.end_ns)
     noise: Mapping[int, float] = {}
     if capture.window.reason == "reference":
         loud = [number for number in kept if beta[number] >= LEAST_BETA][:MOST_FUNCTIONS]
-        noise = noise_seconds(charged.pieces, loud, capture.iteration_ns)
+        noise = noise_seconds(charged.parts, loud, capture.iteration_ns)
     patterns = []
     for number in kept:
         function = charged.functions[number]
@@ -143,7 +155,7 @@ def _patterns(
                 mu=use.mu,
                 sigma=use.sigma,
                 noise_seconds=noise.get(number),
-                peaks=link_peaks(capture, _whole_time(events, charged, number)) if number in calls else {},
+                peaks=link_peaks(capture, _whole_time(charged.moves, number)) if number in calls else {},
                 collectives=calls.get(number, ()),
                 stack=function.stack,
             )
@@ -151,9 +163,9 @@ def _patterns(
     return tuple(patterns)
 
 
-def _whole_time(events: Events, charged: Charged, number: int) -> Intervals:
-    mine = charged.event_function == number
-    return Intervals(events.start_ns[mine], events.end_ns[mine], charged.event_function[mine])
+def _whole_time(moves: Moves, number: int) -> Intervals:
+    mine = moves.function == number
+    return Intervals(moves.start[mine], moves.end[mine], moves.function[mine])
 
 
 def _cpu_seconds(capture: Capture) -> float | None:

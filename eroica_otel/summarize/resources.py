@@ -7,13 +7,15 @@ function in a process of the DataLoader uses the core of that process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eroica_otel.model import Capture
 from eroica_otel.summarize.critical import Charged
+from eroica_otel.summarize.intervals import Intervals
 from eroica_otel.summarize.shares import WHOLE, Use, charged_use, cumulative_use, mean_and_deviation
 
 HOLD: Mapping[str, float] = {"cpu": WHOLE, "sm": WHOLE, "nic": 0.8, "dram": 0.8, "pcie": 0.8, "nvlink": 0.8}
@@ -76,9 +78,23 @@ def of_kinds(
     numbers = np.array([n for n, function in enumerate(charged.functions) if function.kind in wanted], np.int64)
     if not known or not numbers.size:
         return {}
-    pieces = charged.pieces.take(np.isin(charged.pieces.function, numbers))
     count = len(charged.functions)
-    busiest = np.argmax([charged_use(use, pieces, count) for use in known], axis=0)
-    values = np.array([mean_and_deviation(use, pieces, count, hold) for use in known])
+    mine = np.zeros(count, bool)
+    mine[numbers] = True
+    parts = _Chosen(charged.parts, mine)
+    busiest = np.zeros(count, np.int64)
+    if len(known) > 1:
+        busiest = np.argmax([charged_use(use, parts, count) for use in known], axis=0)
+    values = np.array([mean_and_deviation(use, parts, count, hold) for use in known])
     mu, sigma = values[busiest, :, np.arange(count)].T
     return {n: Measured(resource, float(mu[n]), float(sigma[n])) for n in numbers.tolist() if not np.isnan(mu[n])}
+
+
+class _Chosen:
+    """The pieces of some functions, part by part, as often as they are asked for."""
+
+    def __init__(self, parts: Iterable[Intervals], functions: NDArray[np.bool_]) -> None:
+        self._parts, self._functions = parts, functions
+
+    def __iter__(self) -> Iterator[Intervals]:
+        return (part.take(self._functions[part.function]) for part in self._parts)

@@ -6,6 +6,7 @@ constant. Pieces are cut to the sampled stretch; a function without any sampled 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,19 +56,22 @@ def cumulative_use(time_ns: Times, counter: NDArray[np.int64], peak_per_second: 
     return Use(time, used, squared)
 
 
-def mean_and_deviation(use: Use, pieces: Intervals, functions: int, hold: float) -> tuple[Reals, Reals]:
+def mean_and_deviation(use: Use, parts: Iterable[Intervals], functions: int, hold: float) -> tuple[Reals, Reals]:
     """Return (mu, sigma) per function, shape [functions], NaN without a sample; mu in [0, 1].
 
     Over a part of each piece (see shortest_parts), pooled by time: mu = sum of use / sum of length, sigma the standard
     deviation of the share in use over the same time.
     """
-    use, pieces = _from_first_sample(use, pieces)
-    start, end = shortest_parts(use, pieces, hold)
+    total, used, squared = np.zeros((3, functions))
+    for part in parts:
+        moved, pieces = _from_first_sample(use, part)
+        start, end = shortest_parts(moved, pieces, hold)
+        total += per_function(pieces, end - start, functions)
+        used += per_function(pieces, moved.used(end) - moved.used(start), functions)
+        squared += per_function(pieces, moved.squared(end) - moved.squared(start), functions)
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = per_function(pieces, end - start, functions)
-        mean = per_function(pieces, use.used(end) - use.used(start), functions) / total
-        squared = per_function(pieces, use.squared(end) - use.squared(start), functions) / total
-    return np.clip(mean, 0.0, 1.0), np.sqrt(np.maximum(squared - mean**2, 0.0))
+        mean = used / total
+        return np.clip(mean, 0.0, 1.0), np.sqrt(np.maximum(squared / total - mean**2, 0.0))
 
 
 def _from_first_sample(use: Use, pieces: Intervals) -> tuple[Use, Intervals]:
@@ -80,10 +84,13 @@ def _from_first_sample(use: Use, pieces: Intervals) -> tuple[Use, Intervals]:
     return replace(use, time_ns=use.time_ns - first), Intervals(start - first, end - first, function)
 
 
-def charged_use(use: Use, pieces: Intervals, functions: int) -> Reals:
+def charged_use(use: Use, parts: Iterable[Intervals], functions: int) -> Reals:
     """Return the use in nanoseconds at the peak over all of each function's pieces, shape [functions]."""
-    use, pieces = _from_first_sample(use, pieces)
-    return per_function(pieces, use.used(pieces.end) - use.used(pieces.start), functions)
+    total = np.zeros(functions)
+    for part in parts:
+        moved, pieces = _from_first_sample(use, part)
+        total += per_function(pieces, moved.used(pieces.end) - moved.used(pieces.start), functions)
+    return total
 
 
 def shortest_parts(use: Use, pieces: Intervals, hold: float) -> tuple[Reals, Reals]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from eroica_otel.model import Capture, Collective, Events
+from eroica_otel.model import Capture, Collective
+from eroica_otel.summarize.blocks import Moves
 from eroica_otel.summarize.intervals import Intervals, Times, clip, inside, union
 
 BIN_NS = 5_000_000
@@ -16,26 +17,27 @@ PEAK_QUANTILE = 0.9
 FASTEST_QUANTILE = 0.05
 
 
-def collective_calls(events: Events, event_function: Times, start: int, end: int) -> dict[int, tuple[Collective, ...]]:
+def collective_calls(moves: Moves, start: int, end: int) -> dict[int, tuple[Collective, ...]]:
     """Return per function what its calls that begin in [start, end) moved, one item per process group."""
     calls: dict[tuple[int, str], list[int]] = {}
-    for event, (group, _) in events.collectives.items():
-        if event_function[event] >= 0 and start <= events.start_ns[event] < end:
-            calls.setdefault((int(event_function[event]), group), []).append(event)
+    within = (moves.start >= start) & (moves.start < end)
+    for place in np.flatnonzero(within).tolist():
+        told = moves.told[place]
+        if told is not None:
+            calls.setdefault((int(moves.function[place]), told[0]), []).append(place)
     found: dict[int, tuple[Collective, ...]] = {}
     for (function, group), members in sorted(calls.items()):
-        found[function] = (*found.get(function, ()), _collective(events, group, members))
+        found[function] = (*found.get(function, ()), _collective(moves, group, members))
     return found
 
 
-def _collective(events: Events, group: str, members: list[int]) -> Collective:
-    seconds = (events.end_ns[members] - events.start_ns[members]) / 1e9
-    sizes = [events.collectives[event][1] for event in members]
-    known = [size for size in sizes if size is not None]
+def _collective(moves: Moves, group: str, members: list[int]) -> Collective:
+    seconds = (moves.end[members] - moves.start[members]) / 1e9
+    known = [told[1] for member in members if (told := moves.told[member]) is not None and told[1] is not None]
     return Collective(
         group=group,
         calls=len(members),
-        bytes=sum(known) if len(known) == len(sizes) else None,
+        bytes=sum(known) if len(known) == len(members) else None,
         fastest_seconds=float(np.quantile(seconds, FASTEST_QUANTILE)),
     )
 

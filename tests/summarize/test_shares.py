@@ -54,15 +54,15 @@ def test_a_burst_counts_by_its_own_rate_over_80_percent_and_by_the_average_over_
     # 10 units of time at full use between two stretches of 45 at rest
     use = _use([0, 45, 55, 100], [0, 0, 10, 10])
     pieces = _pieces((0, 100, 0))
-    assert mean_and_deviation(use, pieces, 1, 0.8)[0].tolist() == pytest.approx([1.0])
-    mu, sigma = mean_and_deviation(use, pieces, 1, WHOLE)
+    assert mean_and_deviation(use, [pieces], 1, 0.8)[0].tolist() == pytest.approx([1.0])
+    mu, sigma = mean_and_deviation(use, [pieces], 1, WHOLE)
     assert (mu[0], sigma[0]) == pytest.approx((0.1, math.sqrt(0.1 * 0.9)))
 
 
 def test_pieces_are_pooled_by_time_and_functions_stay_apart() -> None:
     use = _use([0, 10, 20, 60], [0, 10, 10, 30])
     # function 0: 10 at 1 and 20 at 0.5, so 20 of 30; function 2: at rest; function 1: never
-    mu, sigma = mean_and_deviation(use, _pieces((0, 10, 0), (20, 40, 0), (10, 20, 2)), 3, WHOLE)
+    mu, sigma = mean_and_deviation(use, [_pieces((0, 10, 0), (20, 40, 0), (10, 20, 2))], 3, WHOLE)
     assert mu[[0, 2]].tolist() == pytest.approx([2 / 3, 0.0])
     assert sigma[0] == pytest.approx(math.sqrt((10 * 1 + 20 * 0.25) / 30 - 4 / 9))
     assert np.isnan(mu[1])
@@ -73,13 +73,13 @@ def test_without_use_the_whole_piece_counts_and_mu_is_zero() -> None:
     use = _use([0, 50, 100], [7, 7, 7])
     start, end = shortest_parts(use, _pieces((10, 90, 0)), 0.8)
     assert (start.tolist(), end.tolist()) == ([10.0], [90.0])
-    mu, sigma = mean_and_deviation(use, _pieces((10, 90, 0)), 1, 0.8)
+    mu, sigma = mean_and_deviation(use, [_pieces((10, 90, 0))], 1, 0.8)
     assert (mu[0], sigma[0]) == (0.0, 0.0)
 
 
 def test_a_piece_outside_the_sampled_time_has_no_mu_and_one_across_its_border_counts_inside() -> None:
     use = _use([20, 40], [0, 10])
-    mu, _ = mean_and_deviation(use, _pieces((0, 20, 0), (0, 40, 1), (40, 80, 2)), 3, WHOLE)
+    mu, _ = mean_and_deviation(use, [_pieces((0, 20, 0), (0, 40, 1), (40, 80, 2))], 3, WHOLE)
     assert np.isnan(mu[0])
     assert mu[1] == pytest.approx(0.5)
     assert np.isnan(mu[2])
@@ -89,7 +89,7 @@ def test_a_counter_that_steps_back_stands_still_and_mu_never_leaves_zero_to_one(
     use = _use([0, 10, 20, 30], [0, 8, 5, 9])
     assert use.used_ns.tolist() == [0, 8, 8, 9]
     # the CPU clock is read a moment after the time: a share of 1.2 in one sample is no more than a full core
-    mu, _ = mean_and_deviation(_use([0, 10], [0, 12]), _pieces((0, 10, 0)), 1, WHOLE)
+    mu, _ = mean_and_deviation(_use([0, 10], [0, 12]), [_pieces((0, 10, 0))], 1, WHOLE)
     assert mu[0] == 1.0
 
 
@@ -104,5 +104,5 @@ def test_two_samples_at_different_times_are_the_least() -> None:
 
 def test_a_link_is_a_share_of_its_speed() -> None:
     # 250 bytes in 1 us at 1 GB/s: a quarter
-    mu, _ = mean_and_deviation(_use([0, 1000], [500, 750], peak=1e9), _pieces((0, 1000, 0)), 1, WHOLE)
+    mu, _ = mean_and_deviation(_use([0, 1000], [500, 750], peak=1e9), [_pieces((0, 1000, 0))], 1, WHOLE)
     assert mu[0] == pytest.approx(0.25)

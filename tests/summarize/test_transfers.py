@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eroica_otel.summarize.blocks import Moves
 from eroica_otel.summarize.intervals import Intervals
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
-from factories_summarize import Row, capture, events
+from factories_summarize import capture
 
 MS = 1_000_000
-
-
-def _rows(*spans: tuple[int, int]) -> list[Row]:
-    return [Row("gloo:all_reduce", start, end, "user_annotation", 8) for start, end in spans]
 
 
 def _time(*spans: tuple[int, int]) -> Intervals:
@@ -22,23 +19,15 @@ def _time(*spans: tuple[int, int]) -> Intervals:
 
 
 def test_calls_and_bytes_per_group_of_those_that_begin_in_the_window() -> None:
-    rows = _rows((10, 20), (30, 60), (50, 55), (90, 130), (100, 101))
-    found = collective_calls(
-        events(rows, {0: ("dp", 100), 1: ("dp", 200), 2: ("tp", None), 3: ("tp", 7), 4: ("dp", 1)}),
-        np.array([4, 4, 4, 4, 4]),
-        10,
-        100,
-    )
+    spans = np.array([(10, 20), (30, 60), (50, 55), (90, 130), (100, 101), (40, 41)], np.int64)
+    told = [("dp", 100), ("dp", 200), ("tp", None), ("tp", 7), ("dp", 1), None]
+    found = collective_calls(Moves(spans[:, 0], spans[:, 1], np.full(6, 4), told), 10, 100)
     dp, tp = found[4]
     assert (dp.group, dp.calls, dp.bytes) == ("dp", 2, 300)
     assert (tp.group, tp.calls, tp.bytes) == ("tp", 2, None)
     # of two durations, 10 and 30 ns, the 5th percentile lies a twentieth of the way; the same of 5 and 40
     assert (dp.fastest_seconds, tp.fastest_seconds) == pytest.approx((11e-9, 6.75e-9))
     assert list(found) == [4]
-
-
-def test_an_event_without_function_is_no_call() -> None:
-    assert collective_calls(events(_rows((1, 2)), {0: ("", None)}), np.array([-1]), 0, 10) == {}
 
 
 def _nic(rates: list[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -5,7 +5,7 @@ Where a kernel's own arguments are silent, record_param_comms tells what was lau
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,51 +16,62 @@ from eroica_otel.summarize.readers.columns import Joined
 from eroica_otel.summarize.readers.decode import COMMS
 
 
-def moved(columns: Joined, groups: tuple[str, ...]) -> dict[int, tuple[str, int | None]]:
-    """Return row -> (process group, bytes of this worker's input) of each collective, "" and None where not told.
+class Launches:
+    """What record_param_comms says of each collective, by External id."""
 
-    Args:
-        groups: Process groups of the job: with one alone there is no doubt which one it is.
-    """
-    alone = groups[0] if len(groups) == 1 else ""
-    known = _launched(columns)
-    found: dict[int, tuple[str, int | None]] = {}
-    for row, told in columns.comms.items():
-        if columns.names[columns.name[row]] == COMMS:
-            continue
-        launch = known.get(told.link() or -1)
+    def __init__(self, told: Iterable[tuple[str, Arguments]], groups: tuple[str, ...]) -> None:
+        """Take name and arguments of every collective and record_param_comms.
+
+        Args:
+            groups: Process groups of the job: with one alone there is no doubt which one it is.
+        """
+        self._alone = groups[0] if len(groups) == 1 else ""
+        self._known = {
+            link: arguments for name, arguments in told if name == COMMS and (link := arguments.link()) is not None
+        }
+
+    def moved(self, name: str, told: Arguments) -> tuple[str, int | None] | None:
+        """Return (process group, bytes of this worker's input), "" and None where not told; None: no collective."""
+        if name == COMMS:
+            return None
+        launch = self._known.get(told.link() or -1)
         group, size = told.group, told.bytes()
         if launch is not None:
             group = launch.group if group is None else group
             size = launch.bytes() if size is None else size
-        found[row] = (alone if group is None else group, size)
-    return found
+        return self._alone if group is None else group, size
 
+    def name(self, name: str, told: Arguments) -> str:
+        """Return the name; of a kernel for any collective the one that carries what it ran, where that is told.
 
-def named(columns: Joined) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Return (names, name of each event), in which a kernel for any collective carries the one that it ran.
-
-    RCCL's ncclDevKernel_Generic is one; what it ran is in its arguments or in those of record_param_comms.
-    """
-    generic = {number for number, name in enumerate(columns.names) if kinds.is_any_collective(name)}
-    if not generic:
-        return tuple(columns.names), columns.name
-    known = _launched(columns)
-    names = dict.fromkeys(columns.names)
-    numbers = {name: number for number, name in enumerate(names)}
-    name = columns.name.copy()
-    for row, told in columns.comms.items():
-        launch = known.get(told.link() or -1)
+        RCCL's ncclDevKernel_Generic is one; what it ran is in its arguments or in those of record_param_comms.
+        """
+        if not kinds.is_any_collective(name):
+            return name
+        launch = self._known.get(told.link() or -1)
         ran = told.collective or (launch.collective if launch is not None else None)
-        if int(name[row]) in generic and ran:
-            name[row] = numbers.setdefault(kinds.resolved_collective(columns.names[name[row]], ran), len(numbers))
+        return kinds.resolved_collective(name, ran) if ran else name
+
+
+def launches(columns: Joined, groups: tuple[str, ...]) -> Launches:
+    """Return what the collectives of a whole trace were launched with."""
+    return Launches(((columns.names[columns.name[row]], told) for row, told in columns.comms.items()), groups)
+
+
+def moved(columns: Joined, known: Launches) -> Mapping[int, tuple[str, int | None]]:
+    """Return row -> (process group, bytes of this worker's input) of each collective."""
+    found = {row: known.moved(columns.names[columns.name[row]], told) for row, told in columns.comms.items()}
+    return {row: one for row, one in found.items() if one is not None}
+
+
+def named(columns: Joined, known: Launches) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return (names, name of each event), in which a kernel for any collective carries the one that it ran."""
+    numbers = {name: number for number, name in enumerate(columns.names)}
+    name = columns.name
+    for row, told in columns.comms.items():
+        before = columns.names[columns.name[row]]
+        after = known.name(before, told)
+        if after != before:
+            name = columns.name.copy() if name is columns.name else name
+            name[row] = numbers.setdefault(after, len(numbers))
     return tuple(numbers), name
-
-
-def _launched(columns: Joined) -> Mapping[int, Arguments]:
-    """Return the arguments of record_param_comms by External id."""
-    return {
-        link: told
-        for row, told in columns.comms.items()
-        if columns.names[columns.name[row]] == COMMS and (link := told.link()) is not None
-    }

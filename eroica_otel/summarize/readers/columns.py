@@ -5,54 +5,74 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers.arguments import Arguments
+from eroica_otel.summarize.spill import Slot
 
 Numbers = NDArray[np.int32]
 Thread = int | str | None
+NO_TABLE = np.zeros((0, 3), np.int64)
 _MOST = 1 << 63
 
 
-class Columns(NamedTuple):
+class Comm(NamedTuple):
+    """A collective or record_param_comms: row in its batch, number of its label, times, and what its arguments say."""
+
+    row: int
+    label: int
+    start: int
+    end: int
+    told: Arguments
+
+
+class Batch(NamedTuple):
     """The events of one piece; rows count from 0 in it.
 
     Attributes:
         place: Number of the piece in the file.
-        start: Nanoseconds since the trace's base.
-        end: The same.
-        name: Number in the part's table, as category and thread.
-        comms: Of collectives and record_param_comms: (row, arguments).
+        first: Earliest start, nanoseconds since the trace's base.
+        last: Latest end.
+        slot: Columns start, end (nanoseconds since the trace's base), label and thread (numbers in the part's tables).
+        comms: Its collectives.
         python: (row, Python id, parent's) of Python functions, -1 where it is not told, shape [n, 3].
         stacks: (row, number of the call stack) of operators that carry one, shape [n, 2].
-        skipped: What could not be used, by reason.
     """
 
     place: int
-    start: Times
-    end: Times
-    name: Numbers
-    category: Numbers
-    thread: Numbers
-    comms: list[tuple[int, Arguments]]
+    first: int
+    last: int
+    slot: Slot
+    comms: list[Comm]
     python: Times
     stacks: Times
-    skipped: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one decoder has read: its tables (by number) and its pieces."""
+    """What one decoder has read.
 
-    names: list[str]
-    categories: list[str]
+    Attributes:
+        labels: (category, name) by number.
+        threads: By number.
+        stacks: Call stacks by number.
+        batches: In the order in which they were read.
+        skipped: What could not be used, by reason.
+        unknown: Events and nanoseconds of each category that the table of kinds does not know.
+        problem: Why columns that should be in a file are in memory, "" where they are not.
+    """
+
+    labels: list[tuple[str, str]]
     threads: list[Thread]
     stacks: list[str]
-    pieces: list[Columns]
+    batches: list[Batch]
+    skipped: Counter[str]
+    unknown: dict[str, tuple[int, int]]
+    problem: str
 
 
 @dataclass(slots=True)
@@ -64,8 +84,8 @@ class Joined:
         end: The same.
         thread: Thread of each event; what has a name instead of a number ("stream 7") is negative.
         comms: Row -> arguments, of collectives and record_param_comms.
-        python: As in Columns.
-        stacks: As in Columns, numbers into ``texts``.
+        python: As in Batch.
+        stacks: As in Batch, numbers into ``texts``.
         texts: Distinct call stacks.
     """
 
@@ -83,26 +103,28 @@ class Joined:
     skipped: Counter[str]
 
 
-class _Tables:
+class Tables:
     """Numbers of several parts -> numbers of the whole."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.categories: dict[str, int] = {}
+        self.labels: dict[tuple[str, str], int] = {}
         self.texts: dict[str, int] = {}
         self._streams: dict[str, int] = {}
 
-    def moves(self, part: Part) -> dict[str, NDArray[np.int64]]:
-        """Return for each column the whole's number by the part's number."""
-        return {
-            "name": _moved(self.names, part.names).astype(np.int32),
-            "category": _moved(self.categories, part.categories).astype(np.int32),
-            "stacks": _moved(self.texts, part.stacks),
-            "thread": np.array([self._thread(key) for key in part.threads], np.int64),
-        }
+    def of_labels(self, part: Part) -> Numbers:
+        """Return the whole's number of each label of a part."""
+        return np.array([self.labels.setdefault(key, len(self.labels)) for key in part.labels], np.int32)
+
+    def of_texts(self, part: Part) -> Times:
+        """Return the whole's number of each call stack of a part."""
+        return np.array([self.texts.setdefault(key, len(self.texts)) for key in part.stacks], np.int64)
+
+    def of_threads(self, part: Part) -> Times:
+        """Return the thread by its number in a part; negative numbers stand for names, and are no system's."""
+        return np.array([self._thread(key) for key in part.threads], np.int64)
 
     def _thread(self, key: Thread) -> int:
-        # Of 2021 are numbers in quotes and streams with names; negative numbers are no thread of any system.
+        # Of 2021 are numbers in quotes and streams with names.
         if isinstance(key, str) and key.isdecimal():
             key = int(key)
         if isinstance(key, int) and -1 <= key < _MOST:
@@ -110,56 +132,80 @@ class _Tables:
         return -2 - self._streams.setdefault(str(key), len(self._streams))
 
 
-def _moved(table: dict[str, int], keys: list[str]) -> NDArray[np.int64]:
-    return np.array([table.setdefault(key, len(table)) for key in keys], np.int64)
+class _Piece(NamedTuple):
+    """A batch with the numbers of the whole by those of its part."""
+
+    batch: Batch
+    label: Numbers
+    thread: Times
+    text: Times
 
 
 def join(parts: Sequence[Part]) -> Joined:
-    """Return the events of all parts sorted by start; of those that start together the order in the file holds."""
-    tables = _Tables()
-    found = [(piece, moves) for part in parts for moves in [tables.moves(part)] for piece in part.pieces]
-    found.sort(key=lambda item: item[0].place)
-    order, columns = _sorted(found)
-    before = np.cumsum([0] + [piece.start.size for piece, _ in found]).tolist()
-    rows = np.empty(order.size, np.int64)
-    rows[order] = np.arange(order.size)
+    """Return the events of all parts, whose columns are in memory, sorted by start.
+
+    Of those that start together the order in the file holds. The parts' columns are given up one by one.
+    """
+    tables = Tables()
+    found = [
+        _Piece(batch, *moves)
+        for part in parts
+        for moves in [(tables.of_labels(part), tables.of_threads(part), tables.of_texts(part))]
+        for batch in part.batches
+    ]
+    found.sort(key=lambda piece: piece.batch.place)
+    before = np.cumsum([0] + [piece.batch.slot.size for piece in found]).tolist()
     numbered = list(zip(found, before[:-1], strict=True))
+    start = _column(numbered, 0, np.int64, before[-1])
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    end = _column(numbered, 1, np.int64, before[-1])[order]
+    label = _column(numbered, 2, np.int32, before[-1])[order]
+    thread = _column(numbered, 3, np.int64, before[-1])[order]
+    rows = np.empty(order.size, np.int32 if order.size < 1 << 31 else np.int64)
+    rows[order] = np.arange(order.size, dtype=rows.dtype)
+    names, name = _table([name for _, name in tables.labels], label)
+    categories, category = _table([category for category, _ in tables.labels], label)
     return Joined(
-        start=columns[0],
-        end=columns[1],
-        name=columns[2].astype(np.int32, copy=False),
-        category=columns[3].astype(np.int32, copy=False),
-        thread=columns[4],
-        names=list(tables.names),
-        categories=list(tables.categories),
-        comms={int(rows[row + at]): known for (piece, _), at in numbered for row, known in piece.comms},
-        python=_shifted([(piece.python, at) for (piece, _), at in numbered], rows, 3),
-        stacks=_shifted([(_renumbered(piece.stacks, moves), at) for (piece, moves), at in numbered], rows, 2),
+        start=start,
+        end=end,
+        name=name,
+        category=category,
+        thread=thread,
+        names=names,
+        categories=categories,
+        comms={int(rows[comm.row + at]): comm.told for piece, at in numbered for comm in piece.batch.comms},
+        python=_shifted([(piece.batch.python, at) for piece, at in numbered], rows, 3),
+        stacks=_shifted([(_renumbered(piece), at) for piece, at in numbered], rows, 2),
         texts=list(tables.texts),
-        skipped=sum((piece.skipped for piece, _ in found), Counter()),
+        skipped=sum((part.skipped for part in parts), Counter()),
     )
 
 
-def _sorted(found: list[tuple[Columns, dict[str, NDArray[np.int64]]]]) -> tuple[Times, list[Times]]:
-    """Return the order by start, and start, end, name, category and thread in it."""
-    start = _chain([piece.start for piece, _ in found], np.int64)
-    order = np.argsort(start, kind="stable")
-    columns: list[Times] = [start[order], _chain([piece.end for piece, _ in found], np.int64)[order]]
-    for column, kind in (("name", np.int32), ("category", np.int32), ("thread", np.int64)):
-        columns.append(_chain([moves[column][getattr(piece, column)] for piece, moves in found], kind)[order])
-    return order, columns
+def _column(found: list[tuple[_Piece, int]], place: int, kind: type, total: int) -> NDArray[Any]:
+    """Return column ``place`` of all pieces in the whole's numbers, and take it out of them."""
+    whole: NDArray[Any] = np.empty(total, kind)
+    for piece, at in found:
+        arrays = piece.batch.slot.arrays
+        values = (None, None, piece.label, piece.thread)[place]
+        whole[at : at + piece.batch.slot.size] = arrays[place] if values is None else values[arrays[place]]
+        arrays[place] = arrays[place][:0].copy()
+    return whole
 
 
-def _chain(arrays: list[NDArray[np.int64]], kind: type) -> Times:
-    return np.concatenate(arrays) if arrays else np.zeros(0, kind)
+def _table(texts: list[str], label: Numbers) -> tuple[list[str], Numbers]:
+    """Return the distinct texts, and the number of each event's; ``texts`` is by label."""
+    distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(distinct), np.array([distinct[text] for text in texts], np.int32)[label]
 
 
-def _renumbered(stacks: Times, moves: dict[str, NDArray[np.int64]]) -> Times:
-    return np.column_stack((stacks[:, 0], moves["stacks"][stacks[:, 1]])) if stacks.size else stacks
+def _renumbered(piece: _Piece) -> Times:
+    stacks = piece.batch.stacks
+    return np.column_stack((stacks[:, 0], piece.text[stacks[:, 1]])) if len(stacks) else stacks
 
 
-def _shifted(tables: list[tuple[Times, int]], rows: Times, width: int) -> Times:
+def _shifted(tables: list[tuple[Times, int]], rows: NDArray[Any], width: int) -> Times:
     """Return tables whose first column is a row as one table, with rows of the whole, sorted by them."""
-    moved = [np.column_stack((rows[table[:, 0] + at], table[:, 1:])) for table, at in tables if table.size]
+    moved = [np.column_stack((rows[table[:, 0] + at], table[:, 1:])) for table, at in tables if len(table)]
     whole = np.concatenate(moved) if moved else np.zeros((0, width), np.int64)
     return whole[np.argsort(whole[:, 0], kind="stable")]

@@ -1,12 +1,14 @@
 """Pieces of a trace's JSON -> columns, with a typed decoder. This is where reading spends its time.
 
-Names, categories and threads become numbers of this decoder's own tables, so that several decoders can share a file.
+Labels (category and name) and threads become numbers of this decoder's own tables, so that several can share a file.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,9 +17,10 @@ from numpy.typing import NDArray
 from eroica_otel import kinds
 from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers import arguments
-from eroica_otel.summarize.readers.columns import Columns, Numbers, Part, Thread
+from eroica_otel.summarize.readers.columns import NO_TABLE, Batch, Comm, Numbers, Part, Thread
 from eroica_otel.summarize.readers.cut import spans
 from eroica_otel.summarize.readers.decimals import LARGEST, from_floats, held_exactly, nanoseconds
+from eroica_otel.summarize.spill import Spill
 
 SMALL_BYTES = 512 << 10
 """Decoded at a time: larger parts fall out of the processor's cache before their events are read."""
@@ -62,22 +65,27 @@ class Document(msgspec.Struct):
     traceEvents: msgspec.Raw = _NOTHING
 
 
-_NO_TIMES = np.zeros(0, np.int64)
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _TIMES = msgspec.json.Decoder(list[_Times])
 _DOCUMENT = msgspec.json.Decoder(Document)
 
 
-class _Strings(dict[str, int]):
-    """Numbers strings in the order in which they are first asked for; ``fresh`` are those since it was last emptied."""
+_MOVES, _PYTHON, _SPANS, _UNKNOWN = 1, 2, 4, 8
+
+
+class _Labels(dict[tuple[str, str], int]):
+    """Numbers (category, name) in the order in which they are first asked for; ``marks`` says what each is."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fresh: list[str] = []
+        self.marks = bytearray()
 
-    def __missing__(self, key: str) -> int:
+    def __missing__(self, key: tuple[str, str]) -> int:
+        category, name = key
         number = self[key] = len(self)
-        self.fresh.append(key)
+        mark = _MOVES if name == COMMS or kinds.is_collective(name) else 0
+        mark |= {PYTHON: _PYTHON, WHOLE: _SPANS}.get(category, 0)
+        self.marks.append(mark | (0 if kinds.is_known(category) else _UNKNOWN))
         return number
 
 
@@ -87,14 +95,35 @@ class _Threads(dict[Thread, int]):
         return number
 
 
+class _Stacks(dict[str, int]):
+    def __missing__(self, key: str) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+class _Some(NamedTuple):
+    """Events that were decoded together: columns as in Part, and what their arguments say."""
+
+    start: Times
+    end: Times
+    label: Numbers
+    thread: Numbers
+    comms: list[Comm]
+    python: Times
+    stacks: Times
+
+
 class Decoder:
     """Turns pieces into columns; ``total`` counts the events that were kept."""
 
-    def __init__(self) -> None:
-        self._names, self._categories, self._stacks = _Strings(), _Strings(), _Strings()
-        self._threads = _Threads()
-        self._moving: list[int] = []
-        self._pieces: list[Columns] = []
+    def __init__(self, spill: Spill | None = None) -> None:
+        """Keep columns in ``spill``, without the Python of the trace; where it is left out all stays in memory."""
+        self._whole = spill is None
+        self._spill = spill or Spill()
+        self._labels, self._threads, self._stacks = _Labels(), _Threads(), _Stacks()
+        self._batches: list[Batch] = []
+        self._skipped: Counter[str] = Counter()
+        self._unknown: dict[str, tuple[int, int]] = {}
         self.total = 0
 
     def add(self, place: int, text: bytes) -> None:
@@ -105,15 +134,14 @@ class Decoder:
         Raises:
             msgspec.MsgspecError: they are not JSON, or no events.
         """
-        before, total = len(self._pieces), self.total
+        skipped: Counter[str] = Counter()
         try:
-            for begin, end in spans(text, SMALL_BYTES):
-                self._add(place, b"[" + text[begin:end] + b"]", Counter())
+            found = [self._decoded(b"[" + text[begin:end] + b"]", skipped) for begin, end in spans(text, SMALL_BYTES)]
         except msgspec.DecodeError:
             # One of the likely cuts was none, or the text is damaged: as a whole it tells.
-            del self._pieces[before:]
-            self.total = total
-            self._add(place, b"[" + text + b"]", Counter())
+            skipped.clear()
+            found = [self._decoded(b"[" + text + b"]", skipped)]
+        self._keep(place, found, skipped)
 
     def add_document(self, place: int, text: bytes) -> Document:
         """Decode the head, the last events and what follows them; return the keys around the events.
@@ -126,20 +154,55 @@ class Decoder:
             document = _DOCUMENT.decode(text)
         except msgspec.DecodeError:
             document = _DOCUMENT.decode(_repaired(text, skipped))
-        self._add(place, bytes(document.traceEvents) or b"[]", skipped)
+        self._keep(place, [self._decoded(bytes(document.traceEvents) or b"[]", skipped)], skipped)
         return document
 
     def part(self) -> Part:
         """Return all that was read."""
         return Part(
-            names=list(self._names),
-            categories=list(self._categories),
+            labels=list(self._labels),
             threads=list(self._threads),
             stacks=list(self._stacks),
-            pieces=self._pieces,
+            batches=self._batches,
+            skipped=self._skipped,
+            unknown=self._unknown,
+            problem=self._spill.problem,
         )
 
-    def _add(self, place: int, text: bytes, skipped: Counter[str]) -> None:
+    def _keep(self, place: int, found: list[_Some], skipped: Counter[str]) -> None:
+        start, end, label, thread = (np.concatenate(column) for column in list(zip(*found, strict=True))[:4])
+        numbered = list(zip(found, accumulate((some.start.size for some in found), initial=0), strict=False))
+        self._skipped += skipped
+        self.total += start.size
+        if not start.size:
+            return
+        self._count_unknown(start, end, label)
+        batch = Batch(
+            place=place,
+            first=int(start.min()),
+            last=int(end.max()),
+            slot=self._spill.put(start, end, label, thread),
+            comms=[comm._replace(row=comm.row + at) for some, at in numbered for comm in some.comms],
+            python=_below([(some.python, at) for some, at in numbered]),
+            stacks=_below([(some.stacks, at) for some, at in numbered]),
+        )
+        self._batches.append(batch)
+
+    def _count_unknown(self, start: Times, end: Times, label: Numbers) -> None:
+        rows = np.flatnonzero(self._marked(label, _UNKNOWN))
+        if not rows.size:
+            return
+        labels = list(self._labels)
+        for number in np.unique(label[rows]).tolist():
+            mine = rows[label[rows] == number]
+            count, time = self._unknown.get(labels[number][0], (0, 0))
+            time += int((end[mine] - start[mine]).sum())
+            self._unknown[labels[number][0]] = (count + mine.size, time)
+
+    def _marked(self, label: Numbers, mark: int) -> NDArray[np.bool_]:
+        return (np.frombuffer(bytes(self._labels.marks), np.uint8)[label] & mark) > 0
+
+    def _decoded(self, text: bytes, skipped: Counter[str]) -> _Some:
         try:
             events = _EVENTS.decode(text)
         except msgspec.DecodeError:
@@ -148,45 +211,46 @@ class Decoder:
         kept = [event for event in events if event.ph == "X"]
         if len(kept) < len(events):
             skipped["begin or end alone (ph B, E)"] += sum(event.ph in UNPAIRED for event in events)
-        category = _numbers(self._categories, [event.cat for event in kept])
+        labels = self._labels
+        label = np.array([labels[event.cat, event.name] for event in kept], np.int32)
         start = np.array([event.ts for event in kept], np.float64)
         length = np.array([event.dur for event in kept], np.float64)
-        good = _usable(start, length, skipped)
-        if WHOLE in self._categories:
-            good &= category != self._categories[WHOLE]
+        good = _usable(start, length, skipped) & ~self._marked(label, _SPANS)
         if held_exactly(start[good]) or not _FINE.search(text):
             begin, size = from_floats(start[good]), from_floats(length[good])
         else:
             begin, size = _from_text(text, good)
         if not good.all():
             kept = [event for event, fine in zip(kept, good.tolist(), strict=True) if fine]
-        columns = self._columns(place, kept, category[good], _STACK in text)
-        self._pieces.append(columns._replace(start=begin, end=begin + size, skipped=skipped))
-        self.total += len(kept)
+            label = label[good]
+        return self._told(kept, begin, begin + size, label, _STACK in text)
 
-    def _columns(self, place: int, kept: list[_Event], category: Numbers, stacked: bool) -> Columns:
-        """Return all columns but the times."""
-        name = _numbers(self._names, [event.name for event in kept])
-        self._moving += [self._names[new] for new in self._names.fresh if new == COMMS or kinds.is_collective(new)]
-        self._names.fresh.clear()
-        moving = np.flatnonzero(np.isin(name, self._moving)).tolist() if self._moving else []
-        calls = np.flatnonzero(category == self._categories.get(PYTHON, -1)).tolist()
-        return Columns(
-            place=place,
-            start=_NO_TIMES,
-            end=_NO_TIMES,
-            name=name,
-            category=category,
+    def _told(self, kept: list[_Event], start: Times, end: Times, label: Numbers, stacked: bool) -> _Some:
+        """Return the columns and what the arguments of some events say."""
+        moving = np.flatnonzero(self._marked(label, _MOVES)).tolist()
+        calls = np.flatnonzero(self._marked(label, _PYTHON)).tolist() if self._whole else []
+        return _Some(
+            start=start,
+            end=end,
+            label=label,
             thread=np.array([self._threads[event.tid] for event in kept], np.int32),
-            comms=[(row, arguments.decode(kept[row].args)) for row in moving],
-            python=_python(kept, calls),
-            stacks=self._call_stacks(kept) if stacked else np.zeros((0, 2), np.int64),
-            skipped=Counter(),
+            comms=[
+                Comm(row, int(label[row]), int(start[row]), int(end[row]), arguments.decode(kept[row].args))
+                for row in moving
+            ],
+            python=_python(kept, calls) if calls else NO_TABLE,
+            stacks=self._call_stacks(kept) if stacked and self._whole else NO_TABLE,
         )
 
     def _call_stacks(self, kept: list[_Event]) -> Times:
         texts = [(row, arguments.decode(event.args).stack) for row, event in enumerate(kept)]
         return np.array([(row, self._stacks[stack]) for row, stack in texts if stack], np.int64).reshape(-1, 2)
+
+
+def _below(tables: list[tuple[Times, int]]) -> Times:
+    """Return tables whose first column is a row as one, in which the rows of each count from the number beside it."""
+    moved = [np.column_stack((table[:, 0] + at, table[:, 1:])) for table, at in tables if len(table)]
+    return np.concatenate(moved) if moved else NO_TABLE
 
 
 def _repaired(text: bytes, skipped: Counter[str]) -> bytes:
@@ -212,10 +276,6 @@ def _usable(start: NDArray[np.float64], length: NDArray[np.float64], skipped: Co
         skipped["time out of range"] += int((known & ~near).sum())
         skipped["negative duration"] += int((near & ~forward).sum())
     return forward
-
-
-def _numbers(table: _Strings, keys: list[str]) -> Numbers:
-    return np.array([table[key] for key in keys], np.int32)
 
 
 def _from_text(text: bytes, good: NDArray[np.bool_]) -> tuple[Times, Times]:

@@ -1,6 +1,7 @@
-"""Kineto's JSON trace -> Events or Trace: streaming, in pieces that end between two events.
+"""Kineto's JSON trace -> Events, Trace or Batches: streaming, in pieces that end between two events.
 
-Memory is bounded by the columns (about 30 bytes an event) and some pieces. Only complete ("X") events are kept.
+Memory is bounded by some pieces, and by the columns (24 to 40 bytes an event) but in ``scan``, which leaves these in a
+file. Only complete ("X") events are kept.
 """
 
 from __future__ import annotations
@@ -10,19 +11,20 @@ import os
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from eroica_otel import kinds
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Events
-from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers import collectives, pythonstacks, steps
-from eroica_otel.summarize.readers.columns import Joined, join
+from eroica_otel.summarize.readers.batches import Batches
+from eroica_otel.summarize.readers.clock import Clock, clock_of
+from eroica_otel.summarize.readers.columns import Joined, Part, join
 from eroica_otel.summarize.readers.cut import LARGEST_BYTES, Piece, cut, head_of
 from eroica_otel.summarize.readers.decode import Decoder
 from eroica_otel.summarize.readers.header import Header, header_of
 from eroica_otel.summarize.readers.second import Second, SecondFailedError
 from eroica_otel.summarize.readers.source import GZIP, first_bytes, pieces
+from eroica_otel.summarize.spill import Spill
 from eroica_otel.traces import Trace
 
 CHUNK_BYTES = 8 << 20
@@ -34,9 +36,9 @@ PACKED = 16
 
 
 class Read(NamedTuple):
-    """All that a file holds."""
+    """All that a file holds: what each process has read, with the place of its columns."""
 
-    columns: Joined
+    parts: list[tuple[Part, Spill]]
     header: Header
 
 
@@ -52,8 +54,19 @@ def read(path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUN
         TraceError: the file is missing, cut short, or not a Kineto trace; the message says where.
     """
     found = _read(path, chunk_bytes, NO_LIMIT)
-    start, end = _monotonic(found, realtime_offset_ns)
-    return _events(found, start, end)
+    columns = join([part for part, _ in found.parts])
+    first, last = (int(columns.start[0]), int(columns.end.max())) if columns.start.size else (0, 0)
+    return _events(columns, found.header, clock_of(realtime_offset_ns, found.header.base_ns, first, last))
+
+
+def scan(path: str, realtime_offset_ns: tuple[int, int], spill: Spill, chunk_bytes: int = CHUNK_BYTES) -> Batches:
+    """Read the same events, but leave them in ``spill``, from where they come block by block as long as it is open.
+
+    Raises:
+        TraceError: as ``read``.
+    """
+    found = _read(path, chunk_bytes, NO_LIMIT, spill=spill)
+    return Batches(found.parts, tuple(found.header.groups), found.header.base_ns, realtime_offset_ns)
 
 
 def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, processes: int = 0) -> Trace:
@@ -68,8 +81,8 @@ def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, proc
         TraceError: as ``read``, or the file unpacks to more than ``limit_bytes``.
     """
     found = _read(path, chunk_bytes, limit_bytes, processes)
-    columns, header = found
-    events = _events(found, columns.start + header.base_ns, columns.end + header.base_ns)
+    columns, header = join([part for part, _ in found.parts]), found.header
+    events = _events(columns, header, Clock(header.base_ns))
     thread = steps.training_thread(events)
     return Trace(
         path=path,
@@ -89,40 +102,29 @@ def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, proc
     )
 
 
-def _events(found: Read, start: Times, end: Times) -> Events:
-    columns, header = found
-    names, name = collectives.named(columns)
+def _events(columns: Joined, header: Header, clock: Clock) -> Events:
+    known = collectives.launches(columns, tuple(header.groups))
+    names, name = collectives.named(columns, known)
     return Events(
-        start_ns=start,
-        end_ns=end,
+        start_ns=clock.of(columns.start),
+        end_ns=clock.of(columns.end),
         name=name,
         category=columns.category,
         thread=columns.thread,
         names=names,
         categories=tuple(columns.categories),
-        collectives=collectives.moved(columns, tuple(header.groups)),
-        total=start.size,
+        collectives=collectives.moved(columns, known),
+        total=columns.start.size,
     )
 
 
-def _monotonic(found: Read, offset: tuple[int, int]) -> tuple[Times, Times]:
-    """Subtract the offset that grows evenly from the first event's to the last one's (a slewed clock)."""
-    start, end, base = found.columns.start, found.columns.end, found.header.base_ns
-    if not start.size or offset[0] == offset[1]:
-        return start + (base - offset[0]), end + (base - offset[0])
-    first, last = int(start[0]), max(int(end.max()), int(start[0]) + 1)
-    slope = (offset[1] - offset[0]) / (last - first)
-    moved = [x + (base - offset[0]) - np.rint((x - first) * slope).astype(np.int64) for x in (start, end)]
-    return moved[0], moved[1]
-
-
-def _read(path: str, chunk_bytes: int, limit_bytes: int, processes: int = 0) -> Read:
+def _read(path: str, chunk_bytes: int, limit_bytes: int, processes: int = 0, spill: Spill | None = None) -> Read:
     if (processes or _processes(path)) > 1:
         try:
-            return _together(path, chunk_bytes, limit_bytes)
+            return _together(path, chunk_bytes, limit_bytes, spill)
         except (SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, OSError):
             pass  # a wrong cut, a damaged file or no second process: one alone finds out, and where
-    return _alone(path, chunk_bytes, limit_bytes)
+    return _alone(path, chunk_bytes, limit_bytes, spill)
 
 
 def _processes(path: str) -> int:
@@ -136,7 +138,7 @@ def _processes(path: str) -> int:
     return 1 if busy or size < (LARGE_BYTES // PACKED if packed else LARGE_BYTES) else 2
 
 
-def _together(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
+def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
     """Read with a second process, which takes a piece whenever it has none to decode.
 
     Raises:
@@ -144,28 +146,30 @@ def _together(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
     """
     source = pieces(path, chunk_bytes, limit_bytes)
     head, buffer = head_of(path, source)
-    decoder = Decoder()
-    with Second() as second:
+    decoder, others = Decoder(spill), None if spill is None else spill.another()
+    with Second(others) as second:
         for number, piece in enumerate(cut(len(head), buffer, source)):
             if piece.last:
                 header = header_of(decoder.add_document(number, head + piece.text))
             elif not second.take(number, piece.text):
                 decoder.add(number, piece.text)
         other = second.part()
-    return Read(join([decoder.part(), other]), header)
+    if others is not None:
+        others.problem = others.problem or other.problem
+    return Read([(decoder.part(), spill or Spill()), (other, others or Spill())], header)
 
 
-def _alone(path: str, chunk_bytes: int, limit_bytes: int) -> Read:
+def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
     source = pieces(path, chunk_bytes, limit_bytes)
     head, buffer = head_of(path, source)
-    decoder = Decoder()
+    decoder = Decoder(spill)
     held = Piece(b"", len(head), False)
     for number, piece in enumerate(cut(len(head), buffer, source)):
         held = Piece(held.text + piece.text, held.position if held.text else piece.position, piece.last)
         try:
             if piece.last:
                 header = header_of(decoder.add_document(number, head + held.text))
-                return Read(join([decoder.part()]), header)
+                return Read([(decoder.part(), spill or Spill())], header)
             decoder.add(number, held.text)
             held = Piece(b"", 0, False)
         except (msgspec.MsgspecError, ValueError, OverflowError) as error:

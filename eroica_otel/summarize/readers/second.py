@@ -1,7 +1,8 @@
 """A second process that decodes pieces of a large trace while this one decodes the others.
 
 ``python -m eroica_otel.summarize.readers.second`` reads pieces from its standard input, each behind its number and its
-size, and writes what it has read at the end. It is a plain subprocess: a fork would copy the caller's threads, and
+size, and writes what it has read at the end. With an argument it leaves columns in the file of that descriptor (-1: in
+none) and does without the Python of the trace. It is a plain subprocess: a fork would copy the caller's threads, and
 multiprocessing would run the caller's script again.
 """
 
@@ -22,6 +23,7 @@ import msgspec
 
 from eroica_otel.summarize.readers.columns import Part
 from eroica_otel.summarize.readers.decode import Decoder
+from eroica_otel.summarize.spill import Spill
 
 _HEADER = struct.Struct("<QQ")
 _COMMAND = (sys.executable, "-m", "eroica_otel.summarize.readers.second")
@@ -35,10 +37,17 @@ class SecondFailedError(Exception):
 class Second:
     """Takes pieces as long as it has nothing to do; use as a context manager, which ends the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, spill: Spill | None = None) -> None:
+        """Start it; it fills the file of ``spill``, and reads all of the trace where that is left out."""
         environment = {**os.environ, "EROICA_DISABLED": "1"}
+        file = None if spill is None else spill.descriptor()
         self._process = subprocess.Popen(
-            _COMMAND, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            _COMMAND if file is None else (*_COMMAND, str(file)),
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=() if file is None or file < 0 else (file,),
         )
         self._waiting: queue.Queue[_Item] = queue.Queue(maxsize=1)
         self._writer = threading.Thread(target=self._write, name="eroica-second", daemon=True)
@@ -99,9 +108,9 @@ class Second:
                 item = self._waiting.get()
 
 
-def serve(source: BinaryIO, sink: BinaryIO) -> None:
+def serve(source: BinaryIO, sink: BinaryIO, spill: Spill | None = None) -> None:
     """Read pieces until the source ends, then write the Part, or the words of what went wrong."""
-    decoder = Decoder()
+    decoder = Decoder(spill)
     answer: Part | str
     try:
         while len(header := source.read(_HEADER.size)) == _HEADER.size:
@@ -114,5 +123,11 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     sink.flush()
 
 
+def _spill(arguments: list[str]) -> Spill | None:
+    if not arguments:
+        return None
+    return Spill(file=int(arguments[0]))
+
+
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, _spill(sys.argv[1:]))

@@ -93,8 +93,8 @@ def test_it_takes_pieces_and_answers_with_columns() -> None:
     second.serve(source, sink)
     part = pickle.loads(sink.getvalue())
     assert isinstance(part, Part)
-    assert [piece.place for piece in part.pieces] == [4]
-    np.testing.assert_array_equal(part.pieces[0].start, [0, 1, 2])
+    assert [batch.place for batch in part.batches] == [4]
+    np.testing.assert_array_equal(part.batches[0].slot.arrays[0], [0, 1, 2])
 
 
 def test_what_it_cannot_read_it_says() -> None:
@@ -123,8 +123,8 @@ def test_a_decoder_keeps_apart_what_several_pieces_say() -> None:
     for place, name in ((0, "a"), (1, "b"), (2, "a")):
         decoder.add(place, kineto_event(Row(name, place, place + 1)).encode())
     part = decoder.part()
-    assert part.names == ["a", "b"]
-    assert [piece.name.tolist() for piece in part.pieces] == [[0], [1], [0]]
+    assert part.labels == [("cpu_op", "a"), ("cpu_op", "b")]
+    assert [batch.slot.arrays[2].tolist() for batch in part.batches] == [[0], [1], [0]]
 
 
 @pytest.mark.parametrize("size", [1, 300, 5000, 1 << 30])
