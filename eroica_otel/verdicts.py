@@ -48,7 +48,11 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDetail:
-    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported."""
+    """One function over all ranks, for pictures: seconds per iteration, by ``Detail.ranks``; NaN = not reported.
+
+    ``mu`` and ``sigma`` are the same of the share of its resource in use, NaN where it was not measured; () where an
+    older report has none.
+    """
 
     function_id: str
     function: str
@@ -59,6 +63,8 @@ class FunctionDetail:
     tolerance: float
     reference: float
     peers: tuple[tuple[str, str, float, float, float], ...] = ()  # series: role, component, median, MAD, reference
+    mu: tuple[float, ...] = ()
+    sigma: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

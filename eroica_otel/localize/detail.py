@@ -95,6 +95,7 @@ def _function(scene: Scene, at: int) -> FunctionDetail:
         cpu_seconds=_floats(np.where(seconds.present, seconds.on, np.nan).astype(np.float32)),
         median=median(seconds.total), tolerance=float(beta) * scene.iteration, reference=reference,
         peers=_levels(scene, pattern, _before(scene, function)),
+        mu=_floats(pattern[:, 1]), sigma=_floats(pattern[:, 2]),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from eroica_otel.model import FunctionDetail
 from eroica_otel.publish.report.labels import Box, Label, Labels, text_width
 from eroica_otel.publish.report.markup import Markup, element, join
 from eroica_otel.publish.report.scale import nice_ticks, rank_ticks, unit_of
-from eroica_otel.publish.report.words import duration
+from eroica_otel.publish.report.words import duration, percent
 
 HOVER = 256
 """Up to this many ranks each dot tells its rank when the mouse rests on it."""
@@ -43,6 +43,7 @@ class Sheet:
 
 WIDE = Sheet("wide", 840, 310, 54, 8, 30, 60, 16, 8)
 NARROW = Sheet("narrow", 320, 260, 40, 6, 30, 58, 8, 4)
+SMALL = Sheet("small", 400, 190, 48, 6, 30, 58, 8, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Story:
         hosts: Host of each column.
         culprits: Ranks to mark.
         named: A rank that is named although it is no culprit, None for none.
+        share: What the values are where they are shares in [0, 1] and no seconds, "" for seconds per iteration.
     """
 
     function: FunctionDetail
@@ -62,6 +64,13 @@ class Story:
     hosts: Sequence[str]
     culprits: frozenset[int]
     named: int | None = None
+    share: str = ""
+
+    def text(self, value: float) -> str:
+        """Return a value in words; what one that is missing means."""
+        if not math.isfinite(value):
+            return "not measured" if self.share else "too small to be reported"
+        return percent(value) if self.share else duration(value)
 
     def band(self) -> tuple[float, float] | None:
         """Return the tolerated range of seconds around the median, None where it is not known."""
@@ -95,7 +104,7 @@ class Plot:
         top = max(finite, default=0.0)
         for extra in (story.function.median + story.function.tolerance, story.function.reference):
             top = max(top, extra) if math.isfinite(extra) and extra <= 2 * top else top
-        self.unit, self.scale = unit_of(top)
+        self.unit, self.scale = ("%", 100.0) if story.share else unit_of(top)
         self.ticks = nice_ticks(top * self.scale * 1.02, 5)
         self.top = self.ticks[-1] / self.scale
         self.base = sheet.height - sheet.bottom  # the same with and without the nodes
@@ -129,7 +138,8 @@ def _grid(plot: Plot) -> Iterator[Markup]:
         kind = "axis" if tick == 0 else "grid"
         yield element("line", class_=kind, x1=sheet.left, x2=sheet.width - sheet.right, y1=y, y2=y)
         yield element("text", f"{tick:g}", class_="tick end", x=sheet.left - 8, y=y + 4)
-    yield element("text", f"{plot.unit} per iteration", class_="tick", x=0, y=sheet.top - 16)
+    what = f"% {plot.story.share}" if plot.story.share else f"{plot.unit} per iteration"
+    yield element("text", what, class_="tick", x=0, y=sheet.top - 16)
 
 
 def _band(plot: Plot) -> Iterator[Markup]:
@@ -161,11 +171,9 @@ def _dots(plot: Plot) -> Iterator[Markup]:
 
 def _dot(plot: Plot, index: int) -> Markup:
     value = plot.story.function.seconds[index]
-    if math.isfinite(value):
-        title = element("title", _told(plot.story, index, duration(value)))
-        return element("g", title, _circle(plot, index, plot.y(value), "dot"))
-    title = element("title", _told(plot.story, index, "too small to be reported"))
-    return element("g", title, _circle(plot, index, plot.base, "absent"))
+    title = element("title", _told(plot.story, index, plot.story.text(value)))
+    known = math.isfinite(value)
+    return element("g", title, _circle(plot, index, _height(plot, index), "dot" if known else "absent"))
 
 
 def _circle(plot: Plot, index: int, y: float, kind: str) -> Markup:
@@ -254,14 +262,14 @@ def _dot_points(plot: Plot) -> list[tuple[float, float]]:
 
 def _diamond(plot: Plot, index: int, r: float) -> Markup:
     x, y = plot.x(index), _height(plot, index)
-    title = element("title", _told(plot.story, index, duration(plot.story.function.seconds[index])))
+    title = element("title", _told(plot.story, index, plot.story.text(plot.story.function.seconds[index])))
     path = f"M{x:.1f} {y - r:.1f}l{r:.1f} {r:.1f}l-{r:.1f} {r:.1f}l-{r:.1f} -{r:.1f}z"
     return element("g", title, element("path", class_="culprit", d=path))
 
 
 def _name(plot: Plot, labels: Labels, index: int, kind: str, must: bool) -> Iterator[Markup]:
     rank, host = plot.story.ranks[index], plot.story.hosts[index]
-    value = duration(plot.story.function.seconds[index])
+    value = plot.story.text(plot.story.function.seconds[index])
     wide = plot.sheet is WIDE and kind == "name"
     text = ", ".join(part for part in (f"rank {rank}", host if wide and len(host) <= 40 else "", value) if part)
     label = labels.place(Label(plot.x(index), _height(plot, index), text, 13 if kind == "name" else 12), must)

@@ -106,9 +106,12 @@ def _detail(wire: DetailWire) -> Detail:
 def _function(wire: FunctionWire, where: str, workers: int) -> FunctionDetail:
     _length(f"{where}.seconds", wire.seconds, workers)
     _length(f"{where}.cpu_seconds", wire.cpu_seconds, workers)
+    for key in ("mu", "sigma"):
+        if getattr(wire, key):
+            _length(f"{where}.{key}", getattr(wire, key), workers)
     values = msgspec.structs.asdict(wire)
     values |= {key: _number(values[key]) for key in ("median", "tolerance", "reference")}
-    return FunctionDetail(**values | {key: _column(values[key]) for key in ("seconds", "cpu_seconds")})
+    return FunctionDetail(**values | {key: _column(values[key]) for key in ("seconds", "cpu_seconds", "mu", "sigma")})
 
 
 def _length(where: str, values: tuple[Any, ...], expected: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from eroica_otel.model import Detail, Finding, FunctionDetail, Report
 from eroica_otel.publish.report.bars import bars, typical_peer
-from eroica_otel.publish.report.figure import NAMED, NARROW, WIDE, Story, draw
+from eroica_otel.publish.report.figure import NAMED, NARROW, SMALL, WIDE, Story, draw
 from eroica_otel.publish.report.markup import Markup, element, join, raw
 from eroica_otel.publish.report.stacked import stacked
 from eroica_otel.publish.report.verdict import grave, missing
-from eroica_otel.publish.report.words import capital, duration, plural, ranks_text, visible
+from eroica_otel.publish.report.words import capital, duration, percent, plural, ranks_text, visible
 
 _GLYPHS = {
     "dot": '<circle class="dot" cx="11" cy="7" r="4.5"/>',
@@ -37,7 +38,29 @@ def function_picture(report: Report, finding: Finding | None) -> Markup | None:
     absent = missing(report)
     note = element("p", f"Not drawn: {absent}.", class_="note") if absent else None
     drawings = [draw(story, sheet, told) for sheet in (WIDE, NARROW)]
-    return element("figure", title, *drawings, _legend(story), note, class_="card")
+    return element("figure", title, *drawings, _legend(story), _shares(story), note, class_="card")
+
+
+def _shares(story: Story) -> Markup | None:
+    """Return mu and sigma over all ranks; None where they were not measured on any."""
+    function = story.function
+    drawn = []
+    for values, what in ((function.mu, "of its resource in use (mu)"), (function.sigma, "deviation of that (sigma)")):
+        if any(math.isfinite(value) for value in values):
+            known = replace(function, seconds=values, median=math.nan, tolerance=math.nan, reference=math.nan)
+            one = replace(story, function=known, named=None, share=what)
+            drawn.append(draw(one, SMALL, _share_told(one)))
+    return element("div", *drawn, class_="plots") if drawn else None
+
+
+def _share_told(story: Story) -> str:
+    """Return the values of the culprits and the range of the others, for readers who cannot see it."""
+    values = list(zip(story.ranks, story.function.seconds, strict=True))
+    parts = [f"rank {rank}: {story.text(value)}" for rank, value in values if rank in story.culprits][:NAMED]
+    others = [value for rank, value in values if rank not in story.culprits and math.isfinite(value)]
+    if others:
+        parts.append(f"{'other ranks' if parts else 'all ranks'}: {percent(min(others))} to {percent(max(others))}")
+    return f"{capital(story.share)}: {', '.join(parts)}."
 
 
 def describe(story: Story) -> str:

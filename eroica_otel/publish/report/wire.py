@@ -51,6 +51,8 @@ class FunctionWire(msgspec.Struct, frozen=True):
     median: float | None
     tolerance: float | None
     reference: float | None
+    mu: tuple[float | None, ...] = ()
+    sigma: tuple[float | None, ...] = ()
 
 
 class TimelineWire(msgspec.Struct, frozen=True):

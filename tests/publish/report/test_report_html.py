@@ -175,6 +175,25 @@ def test_the_picture_marks_and_names_the_culprit_and_says_so_in_words() -> None:
     assert len(found.all("rect", class_="band")) == 2 + 1
 
 
+def test_mu_and_sigma_are_drawn_over_all_ranks_with_the_culprit_marked() -> None:
+    measured = function(mu=(0.5, 0.5, 0.96, 0.5), sigma=(0.3, 0.3, 0.04, 0.3))
+    page = html.render(report(detail=detail(functions=(measured,))))
+    drawings = re.findall(r'<svg class="plot small".*?</svg>', page)
+    assert len(drawings) == 2
+    assert all(drawing.count('class="culprit"') == 1 and drawing.count('class="dot"') == 3 for drawing in drawings)
+    assert "Of its resource in use (mu): rank 2: 96 %, other ranks: 50 % to 50 %." in drawings[0]
+    assert "rank 2, node-c, 4.0 %" in drawings[1]
+
+
+def test_what_was_measured_on_no_rank_is_not_drawn_and_on_some_is_hollow() -> None:
+    unknown = function(mu=(NAN,) * 4, sigma=(0.1, NAN, 0.2, 0.3))
+    page = html.render(report(detail=detail(functions=(unknown,))))
+    (drawing,) = re.findall(r'<svg class="plot small".*?</svg>', page)
+    assert "deviation of that (sigma)" in drawing
+    assert drawing.count("not measured") == 1
+    assert 'class="plot small"' not in html.render(report())
+
+
 def test_dots_stand_at_the_height_of_their_value() -> None:
     """The axis runs from 0 to 50 ms over the plot's 220 units, from y = 250 up to y = 30."""
     seconds = (0.010, 0.020, 0.046, 0.040)

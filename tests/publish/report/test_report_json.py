@@ -16,7 +16,7 @@ from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.model import REASONS, SEVERITIES, Detail, Finding, FunctionDetail, Report, Timeline, Victims
 from eroica_otel.publish.report.json import CHOICES, contract, parse, render
 from eroica_otel.publish.report.wire import FunctionWire
-from factories_report import detail, finding, report
+from factories_report import detail, finding, function, report
 
 CONTRACT = [
     "schema",
@@ -243,11 +243,13 @@ def test_closed_lists_are_those_of_the_project() -> None:
 
 def test_what_traces_tell_of_a_window_comes_back_and_may_be_absent() -> None:
     line = Timeline(2, 5.2, {"compute": (0.25, 0.0), "idle": (0.75, 1.0)})
-    told = report(detail=detail(timelines=(line,)))
+    measured = function(mu=(0.5, 0.5, 0.96, 0.5), sigma=(0.3, 0.3, 0.04, 0.3))
+    told = report(detail=detail(timelines=(line,), functions=(measured,)))
     text = render(told)
     assert parse(text).detail == told.detail
     older = json.loads(text)
-    del older["detail"]["timelines"]
+    del older["detail"]["timelines"], older["detail"]["functions"][0]["mu"], older["detail"]["functions"][0]["sigma"]
     parsed = parse(json.dumps(older)).detail
     assert parsed is not None
     assert parsed.timelines == ()
+    assert parsed.functions[0].mu == parsed.functions[0].sigma == ()
