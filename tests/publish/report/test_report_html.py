@@ -182,7 +182,7 @@ def test_mu_and_sigma_are_drawn_over_all_ranks_with_the_culprit_marked() -> None
     assert len(drawings) == 2
     assert all(drawing.count('class="culprit"') == 1 and drawing.count('class="dot"') == 3 for drawing in drawings)
     assert "Of its resource in use (mu): rank 2: 96 %, other ranks: 50 % to 50 %." in drawings[0]
-    assert "rank 2, node-c, 4.0 %" in drawings[1]
+    assert "Deviation of that (sigma): rank 2: 4.0 %, other ranks: 30 % to 30 %." in drawings[1]
 
 
 def test_what_was_measured_on_no_rank_is_not_drawn_and_on_some_is_hollow() -> None:
