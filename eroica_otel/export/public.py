@@ -30,6 +30,9 @@ LIBRARIES = frozenset(
 _INSTALLED = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _STANDARD = re.compile(r"^<frozen |[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages)")
 _DEBUGGERS = frozenset({"pdb", "bdb", "IPython", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle"})
+_ITERATORS = "torch.utils.data.dataloader"
+_ITERATOR = re.compile(r"(?:_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter\.)?\w+")
+"""In a trace a class of the training's that iterates stands under torch's module."""
 _TABLES = (kinds.WAIT_FRAMES, kinds.INPUT_FRAMES, kinds.LOADER_FRAMES)
 
 _OPERATORS = (
@@ -67,6 +70,8 @@ def is_public_frame(frame: Frame) -> bool:
 def _in_tables(frame: Frame, top: str) -> bool:
     """Whether verdicts look for this frame by name, so that the name is written in this package anyway."""
     if top not in LIBRARIES and top not in _DEBUGGERS:
+        return False
+    if frame.module == _ITERATORS and not _ITERATOR.fullmatch(frame.qualname):
         return False
     named = any(
         (frame.module == prefix or frame.module.startswith(prefix + ".")) and pattern.search(frame.qualname)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from eroica_otel import kinds
@@ -26,6 +26,8 @@ TOKEN = re.compile(r"~[0-9a-f]{12}")
 _MAIN = "__main__"
 _WHOLE_FILE = "<module>"
 """Module of every script, and what runs outside functions: words of Python's, not names of the training's."""
+_Files = Mapping[str, Collection[str]]
+"""Identity of a frame -> the files in which such a frame is."""
 
 
 def token(key: bytes, name: str) -> str:
@@ -43,11 +45,13 @@ class Redactor:
     def window(self, window: WorkerWindow, frames: Iterable[Frame]) -> WorkerWindow:
         """Return ``window`` without names; ``frames`` are those of its stacks, which tell their files.
 
-        A frame whose file is not told counts as the training's own.
+        A frame whose file is not told, or that is also in a file of the training's, counts as the training's own.
         """
         if self._mode == NONE:
             return window
-        files = {kinds.frame_identity(frame): frame.file for frame in frames}
+        files: dict[str, set[str]] = {}
+        for frame in frames:
+            files.setdefault(kinds.frame_identity(frame), set()).add(frame.file)
         return replace(
             window,
             patterns=tuple(self._pattern(pattern, files) for pattern in window.patterns),
@@ -65,7 +69,7 @@ class Redactor:
             groups=tuple((self._group(group), size, ranks) for group, size, ranks in status.groups),
         )
 
-    def _pattern(self, pattern: Pattern, files: Mapping[str, str]) -> Pattern:
+    def _pattern(self, pattern: Pattern, files: _Files) -> Pattern:
         stack = tuple(self._frame(frame, files) for frame in pattern.stack)
         return replace(
             pattern,
@@ -95,11 +99,11 @@ class Redactor:
             return f"{qualname} ({module}:{line})"[: kinds.NAME_LENGTH]
         return pattern.function
 
-    def _frame(self, text: str, files: Mapping[str, str]) -> str:
+    def _frame(self, text: str, files: _Files) -> str:
         if text == kinds.GC_FUNCTION:
             return text
         module, qualname, line = _parts(text)
-        if public.is_public_frame(Frame(module, qualname, files.get(text, ""), 0)):
+        if all(public.is_public_frame(Frame(module, qualname, file, 0)) for file in files.get(text, ("",))):
             return text
         shown = module if module == _MAIN else self._token(module)
         hidden = self._mode == NAMES and qualname != _WHOLE_FILE

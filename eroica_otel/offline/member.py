@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eroica_otel.errors import EroicaError, TraceError
+from eroica_otel.kinds import Frame, frame_identity
 from eroica_otel.model import Identity, WorkerWindow
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.stretches import Chosen, choose
@@ -60,6 +61,7 @@ class Member:
         marked: What marks the iterations.
         groups: Ranks of the process groups by name.
         skipped: Events that could not be used, by reason.
+        frames: Those of the window's stacks, which tell their files as far as the trace does.
         devices: Names of the accelerators.
         backend: Backend of the collectives.
         format: kineto, nsight or capture.
@@ -76,6 +78,7 @@ class Member:
     marked: str
     groups: Mapping[str, tuple[int, ...]]
     skipped: Mapping[str, int]
+    frames: tuple[Frame, ...]
     devices: tuple[str, ...]
     backend: str
     format: str
@@ -126,7 +129,18 @@ def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow
         marked=chosen.marked,
         groups=dict(trace.groups),
         skipped=dict(trace.skipped),
+        frames=_frames(trace, window),
         devices=trace.devices,
         backend=trace.backend,
         format=trace.format,
     )
+
+
+def _frames(trace: Trace, window: WorkerWindow) -> tuple[Frame, ...]:
+    """Return the frames that the window's stacks are made of, once each."""
+    used = {text for pattern in window.patterns for text in pattern.stack}
+    every = [
+        *(trace.python.frames if trace.python is not None else ()),
+        *(trace.capture.all_frames if trace.capture is not None else ()),
+    ]
+    return tuple(dict.fromkeys(frame for one in every if frame_identity(frame := Frame(*one)) in used))

@@ -8,9 +8,11 @@ minutes), and in graphs for ever.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 
 from eroica_otel import __version__, names
 from eroica_otel.config import WorkerConfig
@@ -20,12 +22,18 @@ from eroica_otel.export.budget import fit
 from eroica_otel.export.delivery import Delivery, OtlpDelivery, provider, resource
 from eroica_otel.export.instruments import create
 from eroica_otel.export.points import window_points
+from eroica_otel.export.redact import NONE
 from eroica_otel.export.remotewrite import RemoteWrite, Target
-from eroica_otel.export.secret import redactor
+from eroica_otel.export.secret import NamesFile, read_key, redactor
+from eroica_otel.identity import job_name
+from eroica_otel.kinds import Frame
 from eroica_otel.model import SCHEMA, Identity, Point, WorkerWindow
+from eroica_otel.offline.libraries import placed
 from eroica_otel.wanted import OTLP, REMOTE_WRITE, otlp_endpoint, wanted
 
 _ENDPOINT, _EXACT_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+_DETECTORS = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
+_NO_FRAMES: Mapping[int, Iterable[Frame]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ def destination(environment: Mapping[str, str], *, otlp: str = "", remote_write:
         remote_write: Address of remote write, "" for the variables'.
 
     Raises:
-        ConfigError: there is nowhere to push to, or an address is none.
+        ConfigError: there is nowhere to push to, an address is none, or the key of the redaction cannot be used.
     """
     given = {"remote_write_url": remote_write} if remote_write else {}
     config = WorkerConfig.from_env(environment, **given)
@@ -67,33 +75,70 @@ def destination(environment: Mapping[str, str], *, otlp: str = "", remote_write:
         raise ConfigError(why or "remote write has no address; give --remote-write URL")
     if otlp and not otlp.startswith(("http://", "https://")):
         raise ConfigError(f"--otlp {otlp!r} is no address; give one that begins with http:// or https://")
+    if config.redact != NONE and config.redact_key_file:
+        read_key(Path(config.redact_key_file))
     return Destination(chosen, _pointed(environment, otlp), config)
 
 
-def push(windows: Sequence[WorkerWindow], to: Destination) -> int:
-    """Deliver every window once and return how many workers that were; stops at the first that cannot be delivered.
+def named(windows: Sequence[WorkerWindow], to: Destination, job: str) -> tuple[WorkerWindow, ...]:
+    """Return the windows under the name of the job that may leave.
+
+    Where nobody gave one (``job`` is ""), the traces' folder stands there, or a script that a worker found: with
+    redaction the variables of a worker name the job, else it is "training", as of a live worker.
+    """
+    if job or to.config.redact == NONE:
+        return tuple(windows)
+    name = to.config.training_job or job_name(to.environment, ())
+    return tuple(replace(window, identity=replace(window.identity, training_job=name)) for window in windows)
+
+
+def push(
+    windows: Sequence[WorkerWindow],
+    to: Destination,
+    frames: Mapping[int, Iterable[Frame]] = _NO_FRAMES,
+    say: Callable[[str], None] = lambda text: None,
+) -> int:
+    """Deliver every window once, within the budget of a live worker and redacted as one; return how many there were.
+
+    It stops at the first that cannot be delivered.
+
+    Args:
+        frames: By rank those of the window's stacks: only where a file tells that one is a library's it stays readable.
+        say: Is told what is odd about the redaction.
 
     Raises:
         DeliveryError: a delivery failed; says which, why, and how many had arrived.
     """
-    with _variables(to.environment):
+    if not windows:
+        return 0
+    made, kept = redactor(to.config, windows[0].identity, to.environment, say)
+    with _variables(to):
         for done, window in enumerate(windows):
-            why = _deliver(window, to)
+            rank = window.identity.rank
+            points = window_points(made.window(fit(window), map(placed, frames.get(rank, ()))))
+            _keep(kept, say)
+            why = _deliver(window.identity, points, to)
             if why:
-                rank = window.identity.rank
                 raise DeliveryError(f"rank {rank} {why}; {done} of {len(windows)} workers have been delivered")
     return len(windows)
 
 
-def _deliver(window: WorkerWindow, to: Destination) -> str:
-    """Return why one worker's window did not arrive, "" where it did."""
+def _keep(names_file: NamesFile, say: Callable[[str], None]) -> None:
+    try:
+        names_file.write()
+    except OSError as error:
+        say(f"the names behind the tokens cannot be kept ({error}); they are in the traces")
+
+
+def _deliver(who: Identity, points: Sequence[Point], to: Destination) -> str:
+    """Return why one worker's points did not arrive, "" where they did."""
     failures: list[str] = []
-    made = [_delivery(name, window.identity, to, failures) for name in to.deliveries]
+    made = [_delivery(name, who, to, failures) for name in to.deliveries]
     board = Board()
-    meters = provider([delivery.reader for delivery in made], resource(window.identity, os.getpid()))
+    meters = provider([delivery.reader for delivery in made], resource(who, os.getpid()))
     create(meters.get_meter("eroica_otel", __version__), board)
-    board.stand(_standing(window.identity))
-    board.show(_shown(window, to, failures))
+    board.stand(_standing(who))
+    board.show(points)
     for delivery in made:
         delivery.push()
     unsent = [delivery for delivery in made if not delivery.tally.last_sent_ns]
@@ -109,15 +154,6 @@ def _delivery(name: str, who: Identity, to: Destination, failures: list[str]) ->
     return OtlpDelivery(to.environment, failed) if name == OTLP else RemoteWrite(
         Target.of(to.config), who, failed
     )  # fmt: skip
-
-
-def _shown(window: WorkerWindow, to: Destination, failures: list[str]) -> list[Point]:
-    """Return what leaves: within the budget of a live worker, and redacted as one. No file tells a library's frame."""
-    made, kept = redactor(to.config, window.identity, to.environment, failures.append)
-    points = window_points(made.window(fit(window), ()))
-    with suppress(OSError):  # the names stay in the traces
-        kept.write()
-    return points
 
 
 def _standing(who: Identity) -> list[Point]:
@@ -136,11 +172,15 @@ def _pointed(environment: Mapping[str, str], otlp: str) -> dict[str, str]:
 
 
 @contextmanager
-def _variables(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let OpenTelemetry's exporter, which reads the process's own variables, see these."""
-    before = {name: os.environ.get(name) for name in (_ENDPOINT, _EXACT_ENDPOINT)}
+def _variables(to: Destination) -> Iterator[None]:
+    """Let OpenTelemetry, which reads the process's own variables, see these.
+
+    With redaction nothing of this process is added by itself: its command line holds the paths of the traces.
+    """
+    before = {name: os.environ.get(name) for name in (_ENDPOINT, _EXACT_ENDPOINT, _DETECTORS)}
     try:
-        _set({name: environment.get(name) for name in before})
+        hidden = {} if to.config.redact == NONE else {_DETECTORS: None}
+        _set({name: to.environment.get(name) for name in before} | hidden)
         yield
     finally:
         _set(before)

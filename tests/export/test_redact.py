@@ -61,6 +61,22 @@ def test_a_category_that_nobody_knows_is_a_name_of_the_trainings(mode: str, show
     assert Redactor(mode, KEY).window(window, ()).unknown == {shown: (3, 0.25), "others": (1, 0.5)}
 
 
+def test_a_function_that_is_also_in_a_file_of_the_trainings_is_the_trainings() -> None:
+    mine = QUEUE._replace(file="/home/me/queue.py")
+    hidden = f"{token(KEY, 'queue')}:{token(KEY, 'Queue.get')}:100"
+    for frames, shown in (((QUEUE,), text(QUEUE)), ((QUEUE, mine), hidden), ((mine, QUEUE), hidden)):
+        (found,) = redacted("names", python(QUEUE), frames=frames)
+        assert found.stack == (shown,)
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [("_SingleProcessDataLoaderIter.__next__", True), ("__next__", True), ("AcmeDataLoaderIter.__next__", False)],
+)
+def test_a_trace_puts_any_iterator_under_torchs_module(name: str, public: bool) -> None:
+    assert is_public_frame(Frame("torch.utils.data.dataloader", name, "torch/utils/data/dataloader.py", 0)) == public
+
+
 def test_paths_hides_modules_and_files_and_keeps_functions() -> None:
     inner, script = redacted("paths", python(SCRIPT, MINE), python(SCRIPT))
     module = token(KEY, "acme.data")

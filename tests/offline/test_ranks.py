@@ -14,7 +14,7 @@ def member(path: str = "a/rank0.json", **changes: Any) -> Member:
     values: dict[str, Any] = {
         "window": WorkerWindow(NOBODY, 0, "manual", 1.0, 10, ()),
         "rank": None, "world_size": None, "host": "", "job": "", "role": "",
-        "steps": (), "marked": "steps", "groups": {}, "skipped": {},
+        "steps": (), "marked": "steps", "groups": {}, "skipped": {}, "frames": (),
         "devices": (), "backend": "", "format": "kineto",
     }  # fmt: skip
     return Member(path=path, **values | changes)
