@@ -1,0 +1,46 @@
+"""What a source of hardware samples is: the resources it knows, and one reading of all of them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One quantity of one device.
+
+    Attributes:
+        name: What is sampled: sm, dram, pcie_rx, nic_tx, cpu, ...
+        device: Whose it is: UUID of a GPU, network interface, "mlx5_0/1", "pid 4711", "" for the node.
+        unit: Unit of the raw value, UCUM ("By", "ns", "1", "W", "Cel", "MHz").
+        peak: Raw value (of a counter: its rise per second) at which the resource is wholly in use; NaN where unknown.
+        counter: Whether the raw value only grows; else it holds until the next reading.
+    """
+
+    name: str
+    device: str
+    unit: str
+    peak: float
+    counter: bool
+
+
+class Source(Protocol):
+    """A family of resources that are read together.
+
+    Attributes:
+        family: nvml, rdma, net, pcie, host, ...
+        resources: What a reading holds, in its order; it changes in ``look`` alone.
+        missing: Resources or devices that cannot be read, with the reason, for people.
+    """
+
+    family: str
+    resources: tuple[Resource, ...]
+    missing: dict[str, str]
+
+    def look(self) -> None:
+        """Find devices anew (they come and go) and renew ``resources``; never raises."""
+
+    def read(self) -> Sequence[float]:
+        """Return the raw values of all resources, NaN for one that could not be read now; never raises."""
