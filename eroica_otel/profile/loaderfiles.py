@@ -21,6 +21,10 @@ PATIENCE_SECONDS = 2.0
 """How long after a window the helper waits for a process that lives and has not finished its file."""
 
 
+FAR = 1 << 61
+"""Nanoseconds (73 years) beyond which sums of times do not fit into 64 bits."""
+
+
 def settled(folder: Path, saved_at: Path) -> bool:
     """Return whether every file of the window has its end, or will not get one: its process is gone, or it was waited
     for since ``saved_at`` was written.
@@ -63,11 +67,11 @@ def _read(path: Path) -> LoaderSamples | None:
     frames: list[tuple[str, str, str, int]] = []
     stacks: list[tuple[int, ...]] = []
     columns: dict[str, list[int]] = {name: [] for name in ("stack_ns", "stack_ids", "cpu_ns", "batch_ns")}
-    ended = False
+    process, ended = 0, False
     try:
         process = _process(path)
-        for line in path.read_bytes().splitlines():
-            part: dict[str, Any] = json.loads(line)
+        for line in filter(None, path.read_text("utf-8", "replace").split("\n")):
+            part: dict[str, Any] = json.loads(sendable(line))
             if "end" in part:
                 ended = True
                 continue
@@ -76,9 +80,17 @@ def _read(path: Path) -> LoaderSamples | None:
             stacks += [tuple(int(index) for index in stack) for stack in part["stacks"]]
             for name, values in new.items():
                 columns[name] += values
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         ended = False  # cut short: the parts before it are whole
     return _checked(process, frames, stacks, columns, ended)
+
+
+def sendable(text: str) -> str:
+    """Return JSON without half characters (a file's name may hold bytes that are no UTF-8): nothing could send them."""
+    if "\\ud" not in text:
+        return text
+    whole = json.dumps(json.loads(text), ensure_ascii=False)
+    return whole.encode("utf-8", "replace").decode()
 
 
 def _module(name: str) -> str:
@@ -101,6 +113,7 @@ def _checked(
     except OverflowError:
         return None
     outside = any(not 0 <= index < len(frames) for stack in stacks for index in stack)
-    if outside or (np.diff(times) < 0).any() or (size and not 0 <= ids.min() <= ids.max() < len(stacks)):
+    beyond = any((np.abs(column) > FAR).any() for column in (times, cpu, batches))
+    if outside or beyond or (np.diff(times) < 0).any() or (size and not 0 <= ids.min() <= ids.max() < len(stacks)):
         return None
     return LoaderSamples(process, tuple(frames), tuple(stacks), times, ids.astype(np.int32), cpu, batches, ended)

@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
 from zipfile import BadZipFile
 
 import numpy as np
 
 from eroica_otel.errors import TraceError
-from eroica_otel.model import Capture, Identity, Window
+from eroica_otel.model import Capture
 from eroica_otel.profile import loaderfiles
 
 TRACE, ARRAYS, META = "trace.json", "arrays.npz", "meta.json"
+_DAMAGE = (
+    OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError, RuntimeError,
+    SyntaxError, TokenError, BadZipFile, struct.error, zlib.error,
+)  # fmt: skip
+"""What json, zipfile and numpy raise for files that are not as they were written."""
 ARRAY_FIELDS = ("iteration_ns", "stack_ns", "stack_ids", "cpu_ns", "gc_ns", "nic_ns", "nic_tx", "nic_rx")
 
 
@@ -45,18 +52,18 @@ def read(folder: Path) -> Capture:
     """Read what ``write`` wrote.
 
     Raises:
-        TraceError: a file is missing, cut short or of another version.
+        TraceError: a file is missing, cut short, damaged or of another version.
     """
+    from eroica_otel.profile import checked  # the trainer, which writes only, need not load it
+
     try:
-        meta: dict[str, Any] = json.loads((folder / META).read_text())
+        plain = checked.facts((folder / META).read_text())
         with np.load(folder / ARRAYS) as arrays:
-            columns = {name: arrays[name] for name in ARRAY_FIELDS}
-        meta["window"] = Window(**meta["window"])
-        meta["identity"] = Identity(**meta["identity"])
-        meta["realtime_offset_ns"] = tuple(meta["realtime_offset_ns"])
-        meta["frames"] = tuple((m, q, f, int(line)) for m, q, f, line in meta["frames"])
-        meta["stacks"] = tuple(tuple(stack) for stack in meta["stacks"])
-        meta["progress"] = {group: (int(put), done) for group, (put, done) in meta["progress"].items()}
-        return Capture(**meta, **columns, loaders=loaderfiles.read(folder))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise TraceError(f"{folder} holds no complete capture: {error}") from error
+            if any(info.compress_type for info in arrays.zip.infolist()):
+                raise ValueError("its arrays are packed, which may unpack to any size")
+            columns = {name: checked.column(name, arrays[name]) for name in ARRAY_FIELDS}
+        checked.check(columns, len(plain["stacks"]))
+        return Capture(**plain, **columns, loaders=loaderfiles.read(folder))
+    except _DAMAGE as error:
+        text = " ".join(str(error).split())[:200] or type(error).__name__
+        raise TraceError(f"{folder} holds no complete capture: {text}; copy the folder again") from error

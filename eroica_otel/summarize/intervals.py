@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Times = NDArray[np.int64]
 Reals = NDArray[np.float64]
 _FEW = 1 << 15
+_LONGEST_AXIS = 1 << 62
 
 
 class Intervals(NamedTuple):
@@ -56,6 +57,8 @@ def merge(intervals: Intervals) -> Intervals:
     start, end, function = (column[order] for column in intervals)
     # One running maximum serves all functions: each gets a stretch of its own on a longer axis.
     lowest = start.min()
+    if (int(end.max()) - int(lowest) + 1) * (int(function[-1]) + 1) >= _LONGEST_AXIS:
+        return _merge_by_rank(intervals)
     shift = function * (end.max() - lowest + 1) - lowest
     reach = np.maximum.accumulate(end + shift)
     first = np.empty(start.size, bool)
@@ -64,6 +67,14 @@ def merge(intervals: Intervals) -> Intervals:
     first[1:] |= function[1:] != function[:-1]
     last = np.append(np.flatnonzero(first)[1:] - 1, start.size - 1)
     return Intervals(start[first], (reach - shift)[last], function[first])
+
+
+def _merge_by_rank(intervals: Intervals) -> Intervals:
+    """Merge intervals that lie too far apart for one axis: their borders' places in time do for the times."""
+    borders, place = np.unique(np.concatenate((intervals.start, intervals.end)), return_inverse=True)
+    start, end = place.reshape(2, -1).astype(np.int64)
+    merged = merge(Intervals(start, end, intervals.function))
+    return Intervals(borders[merged.start], borders[merged.end], merged.function)
 
 
 def _by_function_and_start(intervals: Intervals) -> Times:

@@ -77,8 +77,9 @@ def test_a_window_without_samples_can_be_written(tmp_path: Path) -> None:
 def test_any_name_survives(
     names: list[tuple[str, str, str, int]], window: Window, seconds: float, tmp_path: Path
 ) -> None:
+    stacks = (tuple(range(len(names))),) * len(capture().stacks)
     given_capture = capture(
-        frames=tuple(names), window=window, blocked_seconds=seconds, identity=identity(host="höst\n")
+        frames=tuple(names), stacks=stacks, window=window, blocked_seconds=seconds, identity=identity(host="höst\n")
     )
     samples.write(tmp_path, given_capture)
     assert_equal(samples.read(tmp_path), given_capture)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+SENDS, RECEIVES = "send", "recv"
+"""Collectives, by torch's name for them, that have a peer."""
 _ITEM_BYTES = {
     "byte": 1, "char": 1, "bool": 1, "uint8": 1, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
@@ -20,6 +22,9 @@ class Arguments(msgspec.Struct, gc=False):
     items: int | None = msgspec.field(name="In msg nelems", default=None)
     type: str | None = msgspec.field(name="dtype", default=None)
     collective: str | None = msgspec.field(name="Collective name", default=None)
+    ranks: str | list[int] | None = msgspec.field(name="Process Group Ranks", default=None)
+    sender: int | str | None = msgspec.field(name="Src Rank", default=None)
+    receiver: int | str | None = msgspec.field(name="Dst Rank", default=None)
     external: int | None = msgspec.field(name="External id", default=None)
     external_2021: int | None = msgspec.field(name="external id", default=None)
     python: int | None = msgspec.field(name="Python id", default=None)
@@ -30,6 +35,17 @@ class Arguments(msgspec.Struct, gc=False):
         """Return the bytes of this worker's input, None where they are not told."""
         size = _ITEM_BYTES.get((self.type or "").lower().removeprefix("c10::"))
         return None if size is None or self.items is None else self.items * size
+
+    def peer(self) -> int | None:
+        """Return the rank that a send goes to or a receive comes from, None where it is not told."""
+        rank = {SENDS: self.receiver, RECEIVES: self.sender}.get(self.collective or "")
+        return int(rank) if rank is not None and str(rank).isdecimal() else None
+
+    def members(self) -> tuple[int, ...]:
+        """Return the ranks of the process group; () where they are not told, or not all of them."""
+        parts = self.ranks.strip("[] ").split(",") if isinstance(self.ranks, str) else self.ranks or ()
+        numbers = [str(part).strip() for part in parts]
+        return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else ()
 
     def link(self) -> int | None:
         """Return the id that joins a kernel to the operator that launched it."""
@@ -43,5 +59,5 @@ def decode(text: msgspec.Raw) -> Arguments:
     """Return the arguments; all None where there are none, or of other types than torch writes."""
     try:
         return _DECODER.decode(text) if bytes(text) else Arguments()
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return Arguments()

@@ -18,6 +18,8 @@ Numbers = NDArray[np.int32]
 Thread = int | str | None
 NO_TABLE = np.zeros((0, 3), np.int64)
 _MOST = 1 << 63
+_LONGEST = 20
+"""Digits of a thread's number."""
 
 
 class Comm(NamedTuple):
@@ -125,7 +127,7 @@ class Tables:
 
     def _thread(self, key: Thread) -> int:
         # Of 2021 are numbers in quotes and streams with names.
-        if isinstance(key, str) and key.isdecimal():
+        if isinstance(key, str) and key.isdecimal() and len(key) < _LONGEST:
             key = int(key)
         if isinstance(key, int) and -1 <= key < _MOST:
             return key

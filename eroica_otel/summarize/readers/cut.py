@@ -16,7 +16,8 @@ LARGEST_BYTES = 64 << 20
 """Most bytes without any cut, and most of the head: more is not a trace."""
 _CUT = re.compile(rb"\}\s*,(?=\s*\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id)\")")
 _LOOK_BYTES = 1 << 16
-_OPEN = re.compile(rb'"traceEvents"\s*:\s*\[')
+OPEN = re.compile(rb'"traceEvents"\s*:\s*\[')
+"""What stands before the events."""
 
 
 class Piece(NamedTuple):
@@ -42,7 +43,7 @@ def head_of(path: str, source: Iterator[bytes]) -> tuple[bytes, bytes]:
     buffer = b""
     for more in source:
         buffer += more
-        if opening := _OPEN.search(buffer):
+        if opening := OPEN.search(buffer):
             return buffer[: opening.end()], buffer[opening.end() :]
         if len(buffer) > LARGEST_BYTES:
             break
@@ -52,8 +53,12 @@ def head_of(path: str, source: Iterator[bytes]) -> tuple[bytes, bytes]:
     )
 
 
-def cut(position: int, buffer: bytes, source: Iterable[bytes]) -> Iterator[Piece]:
-    """Yield the events behind the head; ``buffer`` is what was read of them, ``position`` where it begins."""
+def cut(path: str, position: int, buffer: bytes, source: Iterable[bytes]) -> Iterator[Piece]:
+    """Yield the events behind the head; ``buffer`` is what was read of them, ``position`` where it begins.
+
+    Raises:
+        TraceError: more than LARGEST_BYTES do not end between two events: memory would grow with the file.
+    """
     for more in source:
         buffer += more
         place = _last_cut(buffer)
@@ -61,6 +66,11 @@ def cut(position: int, buffer: bytes, source: Iterable[bytes]) -> Iterator[Piece
             yield Piece(buffer[: place - 1], position, False)
             position += place
             buffer = buffer[place:]
+        elif len(buffer) > LARGEST_BYTES:
+            raise TraceError(
+                f"{path}: {len(buffer)} bytes from byte {position} on without a border between two events: not a trace "
+                "as torch writes it; export it again"
+            )
     yield Piece(buffer, position, True)
 
 

@@ -14,8 +14,13 @@ from numpy.typing import NDArray
 _POINT = ord(".")
 _ZERO = ord("0")
 _DECIMALS = 3
-LARGEST = 2.0**62 / 1000
-"""Microseconds beyond which nanoseconds and a base do not fit into 64 bits."""
+LARGEST_NS = 2_600_000_000_000_000_000
+"""Realtime beyond it is no time of a trace (May 2052): a base, a start, a length and a start before the base that are
+all below it, the last one below an eighth of it, fit into 64 bits together.
+"""
+LARGEST = LARGEST_NS / 1000
+_LONGEST = 40
+"""Characters of a number that is read at once with the others, where all take the memory of the longest one."""
 _HELD = 2.0**43
 """Below it two doubles lie less than 1 ns apart, so that three decimals come out of the nearest one."""
 
@@ -39,14 +44,14 @@ def nanoseconds(texts: Sequence[bytes]) -> NDArray[np.int64]:
     """
     if not texts:
         return np.zeros(0, np.int64)
-    table = np.array(texts, dtype=np.bytes_)
+    table = np.array([text[:_LONGEST] for text in texts], dtype=np.bytes_)
     characters = table.view(np.uint8).reshape(len(texts), -1)
     value = np.zeros(len(texts), np.int64)
     decimals = np.zeros(len(texts), np.int64)
     fraction = np.zeros(len(texts), bool)
     up = np.zeros(len(texts), np.int64)
     beyond = np.zeros(len(texts), np.int64)
-    odd = np.zeros(len(texts), bool)
+    odd = np.array([len(text) > _LONGEST for text in texts])
     for column in characters.T:
         digit = (column >= _ZERO) & (column <= _ZERO + 9)
         taken = digit & (decimals < _DECIMALS)

@@ -18,7 +18,7 @@ from eroica_otel import kinds
 from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers import arguments
 from eroica_otel.summarize.readers.columns import NO_TABLE, Batch, Comm, Numbers, Part, Thread
-from eroica_otel.summarize.readers.cut import spans
+from eroica_otel.summarize.readers.cut import OPEN, spans
 from eroica_otel.summarize.readers.decimals import LARGEST, from_floats, held_exactly, nanoseconds
 from eroica_otel.summarize.spill import Spill
 
@@ -27,6 +27,8 @@ SMALL_BYTES = 512 << 10
 COMMS = "record_param_comms"
 """Operator that torch runs for each collective: its arguments say what the kernel's name does not."""
 PYTHON = "python_function"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors put before the text."""
 WHOLE = "Trace"
 """Category of the event that spans the whole trace."""
 UNPAIRED = frozenset({"B", "E", "b", "n", "e"})
@@ -143,18 +145,25 @@ class Decoder:
             found = [self._decoded(b"[" + text + b"]", skipped)]
         self._keep(place, found, skipped)
 
-    def add_document(self, place: int, text: bytes) -> Document:
-        """Decode the head, the last events and what follows them; return the keys around the events.
+    def add_document(self, place: int, head: bytes, text: bytes) -> Document:
+        """Decode the head (with the opening bracket of the events), the last events and what follows them; return the
+        keys around the events.
 
         Raises:
             msgspec.MsgspecError: it is not JSON, or no events.
+            ValueError: the events behind the head are not those of the document: it has several lists of them.
         """
         skipped: Counter[str] = Counter()
+        head = head.removeprefix(BYTE_ORDER_MARK)
         try:
-            document = _DOCUMENT.decode(text)
+            document = _DOCUMENT.decode(head + text)
         except msgspec.DecodeError:
-            document = _DOCUMENT.decode(_repaired(text, skipped))
-        self._keep(place, [self._decoded(bytes(document.traceEvents) or b"[]", skipped)], skipped)
+            head, text = _repaired(head, skipped), _repaired(text, skipped)
+            document = _DOCUMENT.decode(head + text)
+        events = bytes(document.traceEvents)
+        if not events or not text.startswith(events[1:]) or OPEN.search(text, len(events) - 1):
+            raise ValueError("traceEvents stands there twice, or not at the top")
+        self._keep(place, [self._decoded(events, skipped)], skipped)
         return document
 
     def part(self) -> Part:
@@ -269,7 +278,7 @@ def _repaired(text: bytes, skipped: Counter[str]) -> bytes:
 def _usable(start: NDArray[np.float64], length: NDArray[np.float64], skipped: Counter[str]) -> NDArray[np.bool_]:
     """Return which times can be used, and count the others by reason."""
     known = np.isfinite(start) & np.isfinite(length)
-    near = known & (np.abs(start) < LARGEST) & (np.abs(length) < LARGEST)
+    near = known & (start > -LARGEST / 8) & (start < LARGEST) & (np.abs(length) < LARGEST)
     forward = near & ~(length < 0)
     if not forward.all():
         skipped["no time"] += int((~known).sum())

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from eroica_otel.summarize.readers.decimals import LARGEST_NS
 from eroica_otel.summarize.readers.decode import Document
 
 
@@ -45,7 +46,7 @@ def header_of(document: Document) -> Header:
     distributed = _as(_Distributed, document.distributedInfo) or _Distributed()
     devices = _as(list[_Device], document.deviceProperties) or _as(list[_Device], document.computeProperties) or []
     return Header(
-        base_ns=document.baseTimeNanoseconds,
+        base_ns=document.baseTimeNanoseconds if 0 <= document.baseTimeNanoseconds < LARGEST_NS else 0,
         rank=distributed.rank,
         world_size=distributed.world_size,
         host=document.host_name or document.hostname,
@@ -61,5 +62,5 @@ _Told = TypeVar("_Told")
 def _as(type: type[_Told], text: msgspec.Raw) -> _Told | None:
     try:
         return msgspec.json.decode(text, type=type, strict=False) if bytes(text) else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None

@@ -122,7 +122,7 @@ def _read(path: str, chunk_bytes: int, limit_bytes: int, processes: int = 0, spi
     if (processes or _processes(path)) > 1:
         try:
             return _together(path, chunk_bytes, limit_bytes, spill)
-        except (SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, OSError):
+        except (SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError, OSError):
             pass  # a wrong cut, a damaged file or no second process: one alone finds out, and where
     return _alone(path, chunk_bytes, limit_bytes, spill)
 
@@ -142,15 +142,15 @@ def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None
     """Read with a second process, which takes a piece whenever it has none to decode.
 
     Raises:
-        SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError: a piece could not be decoded.
+        SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError: a piece cannot be decoded.
     """
     source = pieces(path, chunk_bytes, limit_bytes)
     head, buffer = head_of(path, source)
     decoder, others = Decoder(spill), None if spill is None else spill.another()
     with Second(others) as second:
-        for number, piece in enumerate(cut(len(head), buffer, source)):
+        for number, piece in enumerate(cut(path, len(head), buffer, source)):
             if piece.last:
-                header = header_of(decoder.add_document(number, head + piece.text))
+                header = header_of(decoder.add_document(number, head, piece.text))
             elif not second.take(number, piece.text):
                 decoder.add(number, piece.text)
         other = second.part()
@@ -164,15 +164,15 @@ def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -
     head, buffer = head_of(path, source)
     decoder = Decoder(spill)
     held = Piece(b"", len(head), False)
-    for number, piece in enumerate(cut(len(head), buffer, source)):
+    for number, piece in enumerate(cut(path, len(head), buffer, source)):
         held = Piece(held.text + piece.text, held.position if held.text else piece.position, piece.last)
         try:
             if piece.last:
-                header = header_of(decoder.add_document(number, head + held.text))
+                header = header_of(decoder.add_document(number, head, held.text))
                 return Read([(decoder.part(), spill or Spill())], header)
             decoder.add(number, held.text)
             held = Piece(b"", 0, False)
-        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             # A cut inside a string or an argument: what comes next completes it.
             if piece.last or len(held.text) > max(LARGEST_BYTES, 2 * chunk_bytes):
                 raise _damaged(path, decoder.total, held, error) from error

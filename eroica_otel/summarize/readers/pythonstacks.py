@@ -16,9 +16,10 @@ from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers.columns import Joined
 from eroica_otel.traces import PythonCalls
 
-_CALL = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
-_PACKAGES = re.compile(r".*(?:site|dist)-packages/")
-_LIBRARY = re.compile(r".*/lib/python\d[.\d]*/")
+_CALL = re.compile(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.+)", re.DOTALL)
+_INSTALLED = re.compile(r"(?:site|dist)-packages/|/lib/python\d[.\d]*/")
+DEEPEST = 512
+"""Frames of a stack that are kept, from the outside in: what is called beyond counts as its caller."""
 _INPUT = "enumerate(DataLoader)#"
 _INPUT_MODULE = "torch.utils.data.dataloader"
 _INPUT_FILE = "torch/utils/data/dataloader.py"
@@ -33,7 +34,9 @@ class _Stacks:
         self.all: list[tuple[int, ...]] = []
 
     def below(self, stack: int, frame: Frame) -> int:
-        """Return the stack that calls ``frame`` from ``stack`` (-1: from nowhere)."""
+        """Return the stack that calls ``frame`` from ``stack`` (-1: from nowhere); at most DEEPEST frames."""
+        if stack >= 0 and len(self.all[stack]) >= DEEPEST:
+            return stack
         number = self._frames.setdefault(frame, len(self._frames))
         key = (stack, number)
         if key not in self._children:
@@ -75,13 +78,17 @@ def frame_of(text: str) -> Frame | None:
     if found is None:
         return None
     file, line = found["file"].replace("\\", "/"), int(found["line"])
-    path, packaged = _PACKAGES.subn("", file)
-    if not packaged:
-        path, packaged = _LIBRARY.subn("", file)
-    if not packaged and path.startswith("/"):
-        path = path.rpartition("/")[2]
+    path = _inside(file)
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".").strip(".")
     return Frame(module, found["function"], file, line)
+
+
+def _inside(file: str) -> str:
+    """Return the path inside of what is installed; of another absolute path the name."""
+    ends = {found[0].startswith("/"): found.end() for found in _INSTALLED.finditer(file)}
+    if ends:
+        return file[ends.get(False, ends.get(True)) :]
+    return file.rpartition("/")[2] if file.startswith("/") else file
 
 
 def _of_calls(table: Times, events: Events, stacks: _Stacks) -> list[tuple[int, int]]:

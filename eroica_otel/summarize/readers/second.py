@@ -117,7 +117,7 @@ def serve(source: BinaryIO, sink: BinaryIO, spill: Spill | None = None) -> None:
             place, size = _HEADER.unpack(header)
             decoder.add(place, source.read(size))
         answer = decoder.part()
-    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
         answer = str(error)
     pickle.dump(answer, sink, protocol=pickle.HIGHEST_PROTOCOL)
     sink.flush()
