@@ -25,6 +25,7 @@ _FAMILIES = (
     ("all_to_all", re.compile(r"all_?to_?all", re.IGNORECASE)),
     ("broadcast", re.compile(r"broadcast|bcast", re.IGNORECASE)),
 )
+_SEND_RECV = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_SendRecv", re.IGNORECASE)
 _ANY = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_Generic", re.IGNORECASE)
 
 
@@ -41,6 +42,11 @@ def collective_family(name: str) -> str:
 def is_any_collective(name: str) -> bool:
     """Return whether a kernel of this name runs any collective, so that the name does not say which."""
     return _ANY.match(name) is not None
+
+
+def is_send_recv(name: str) -> bool:
+    """Return whether a kernel of this name moves data from point to point, so that the name does not say with whom."""
+    return _SEND_RECV.match(name) is not None
 
 
 def resolved_collective(name: str, collective: str) -> str:

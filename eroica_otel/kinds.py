@@ -14,6 +14,7 @@ from typing import NamedTuple
 from eroica_otel.collectives import collective_family
 from eroica_otel.collectives import is_any_collective as is_any_collective
 from eroica_otel.collectives import is_collective as is_collective
+from eroica_otel.collectives import is_send_recv as is_send_recv
 from eroica_otel.collectives import resolved_collective as resolved_collective
 
 NAME_LENGTH = 128

@@ -41,7 +41,8 @@ _OPERATORS = (
 _COLLECTIVES = (
     r"(?:nccl|gloo|mpi|ucc|xccl|hccl):_?(?:all_?reduce|all_?gather|reduce_?scatter|reduce|broadcast|barrier|send|recv"
     r"|gather|scatter|all_?to_?all|coalesced)(?:_base|_single|_into_tensor|_tensor|_coalesced|_sparse|v|d|_any_source)*"
-    r"|(?:nccl|rccl)(?:Dev)?Kernel_[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*|record_param_comms"
+    r"|(?:nccl|rccl)(?:Dev)?Kernel_[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*"
+    r"(?:: (?:(?:send|recv), )?(?:stage \d+ of \d+|(?:first|middle|last) stage))?|record_param_comms"
 )
 _KERNELS = (
     r"(?:at::(?:native|cuda)|cub|thrust|cudnn|cublas(?:Lt)?|cusparse|at_cuda_detail)::[\w:]+"

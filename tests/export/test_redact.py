@@ -149,14 +149,20 @@ NAMES: Mapping[str, list[str]] = {
     ],
     "communication": [
         "gloo:all_reduce", "nccl:_all_gather_base", "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "ncclDevKernel_Generic_4", "nccl:broadcast", "gloo:send",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "ncclDevKernel_Generic_4",
+        "ncclDevKernel_SendRecv: stage 3 of 16", "ncclDevKernel_Generic_1: recv, last stage", "nccl:broadcast", "gloo:send",
     ],
     "memory": ["Memcpy HtoD (Pageable -> Device)", "Memset (Device)"],
     "host": ["cudaLaunchKernel", "hipMemcpyAsync", "cuLaunchKernelEx", "aten::item"],
 }  # fmt: skip
 PRIVATE: Mapping[str, list[str]] = {
     "compute": ["acme::fuse", "acme_attention_kernel", "triton_poi_fused_acme_0", "cudaAcme", "sm90_acme_gemm"],
-    "communication": ["acme_symm_mem_reduce", "gloo:acme", "nccl:all_reduce_acme"],
+    "communication": [
+        "acme_symm_mem_reduce",
+        "gloo:acme",
+        "nccl:all_reduce_acme",
+        "ncclDevKernel_SendRecv: acme stage",
+    ],
     "memory": ["acme", "Memcpyacme"],
     "host": ["acme", "aten::a b"],
     "python": ["aten::mm"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ import straggler
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Identity, Pattern, Report, WorkerWindow
+from eroica_otel.offline.load import load
 from eroica_otel.publish.report.verdict import grave, headline
 from eroica_otel.summarize.offline import summarize_trace
+from trace_files import GEMM, START_US, TRAINING, event, kineto, write
 
 TIMELINE = Path(__file__).parent.parent / "golden" / "bytedance_timeline_st.json.gz"
 FIRST, MIDDLE, LAST = ("send_f", "recv_b"), ("recv_f", "send_f", "recv_b", "send_b"), ("recv_f", "send_b")
@@ -57,6 +60,59 @@ def test_a_stage_that_computes_longer_on_all_of_its_ranks_is_a_role() -> None:
 )
 def test_what_is_not_exactly_one_stage_is_none(compute_ms: tuple[float, ...], last: tuple[str, ...]) -> None:
     assert "pipeline_imbalance" not in {finding.cause for finding in job(*compute_ms, last=last).findings}
+
+
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+STAGES = 4
+
+
+def plain(folder: Path, *slow: int, told: bool = True) -> Report:
+    """Return the verdict on traces of two pipelines of four stages whose kernels of one name are all that is seen.
+
+    Rank 2s + p is stage s of pipeline p. Each computes for 400 us of a step, the ``slow`` for 800, for which the others
+    wait in a receive.
+
+    Args:
+        told: Whether torch wrote the peers.
+    """
+    for rank in range(2 * STAGES):
+        own = 800 if rank in slow else 400
+        write(folder / f"rank{rank}.json", kineto(
+            rank, 2 * STAGES, steps=range(20), step_us=1000, extra=exchanged(rank, told=told),
+            work={GEMM: own, SEND_RECV: 850 - own},
+        ))  # fmt: skip
+    run = load([folder])
+    return judge_traces(run.windows, expected=run.expected)
+
+
+def exchanged(rank: int, *, told: bool) -> list[dict[str, Any]]:
+    """Return what torch records of a stage's sends and receives."""
+    pipe = str([other for other in range(2 * STAGES) if other % 2 == rank % 2])
+    found = []
+    for peer in (rank - 2, rank + 2):
+        for name, whose in (("send", "Dst Rank"), ("recv", "Src Rank")) if 0 <= peer < 2 * STAGES and told else ():
+            arguments = {"Collective name": name, whose: peer, "Process Group Name": "3", "Process Group Ranks": pipe}
+            found.append(event("record_param_comms", "cpu_op", START_US + 10, 5, TRAINING, args=arguments))
+    return found
+
+
+def test_plain_kernels_of_nccl_show_the_last_stage_as_a_role_and_no_bad_host(tmp_path: Path) -> None:
+    (finding,) = grave(plain(tmp_path, 6, 7))
+    assert (finding.cause, finding.scope, finding.ranks, finding.hosts) == ("pipeline_imbalance", "role", (6, 7), ())
+    # 400 us of 1000 more than the others, who wait meanwhile.
+    assert finding.impact_ratio == pytest.approx(0.4, abs=0.01)
+    assert finding.confidence == "high"
+
+
+def test_the_peers_are_what_tells_that_they_are_a_stage(tmp_path: Path) -> None:
+    (finding,) = grave(plain(tmp_path, 6, 7, told=False))
+    assert (finding.cause, finding.scope, finding.ranks) == ("unknown", "worker", (6, 7))
+
+
+@pytest.mark.parametrize("slow", [(), (2, 3), (6,), (5, 6)], ids=str)
+def test_a_whole_stage_is_a_role_and_nothing_else(slow: tuple[int, ...], tmp_path: Path) -> None:
+    causes = [(finding.cause, finding.ranks) for finding in grave(plain(tmp_path, *slow))]
+    assert causes == {(): [], (2, 3): [("pipeline_imbalance", (2, 3))]}.get(slow, [("unknown", slow)])
 
 
 def production(*, roles: bool) -> Report:

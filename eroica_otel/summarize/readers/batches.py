@@ -18,6 +18,7 @@ from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers.clock import clock_of
 from eroica_otel.summarize.readers.collectives import Launches
 from eroica_otel.summarize.readers.columns import Batch, Comm, Part, Tables
+from eroica_otel.summarize.readers.header import Header
 from eroica_otel.summarize.spill import Spill
 
 
@@ -40,9 +41,7 @@ class _Pending(NamedTuple):
 class Batches:
     """A blocks.Source over the pieces of a file, on the clock of the worker's samples."""
 
-    def __init__(
-        self, parts: Sequence[tuple[Part, Spill]], groups: tuple[str, ...], base_ns: int, offset: tuple[int, int]
-    ) -> None:
+    def __init__(self, parts: Sequence[tuple[Part, Spill]], header: Header, offset: tuple[int, int]) -> None:
         """Take what the decoders of one file have read; ``offset`` is that of clock_of."""
         tables = Tables()
         self._pieces = [
@@ -54,14 +53,14 @@ class Batches:
         self._pieces.sort(key=lambda piece: piece.batch.first)
         first = min((piece.batch.first for piece in self._pieces), default=0)
         last = max((piece.batch.last for piece in self._pieces), default=0)
-        self._clock = clock_of(offset, base_ns, first, last)
+        self._clock = clock_of(offset, header.base_ns, first, last)
         self._unknown = [part.unknown for part, _ in parts]
         self.total = sum(piece.batch.slot.size for piece in self._pieces)
-        self._resolve(tables.labels, groups)
+        self._resolve(tables.labels, header)
         self.labels = list(tables.labels)
         self.categories = dict.fromkeys(category for category, _ in self.labels)
 
-    def _resolve(self, labels: dict[tuple[str, str], int], groups: tuple[str, ...]) -> None:
+    def _resolve(self, labels: dict[tuple[str, str], int], header: Header) -> None:
         """Find out what the collectives moved, and which carry another label than they came with."""
         keys = list(labels)
         found: list[tuple[int, Comm, tuple[str, str]]] = [
@@ -69,7 +68,7 @@ class Batches:
             for piece in self._pieces
             for comm in piece.batch.comms
         ]
-        known = Launches(((name, comm.told) for _, comm, (_, name) in found), groups)
+        known = Launches(((name, comm.told) for _, comm, (_, name) in found), header)
         self._renamed: dict[int, dict[int, int]] = {}
         self._comms: list[tuple[int, int, int]] = []
         self._told: list[tuple[str, int | None] | None] = []

@@ -66,7 +66,7 @@ def scan(path: str, realtime_offset_ns: tuple[int, int], spill: Spill, chunk_byt
         TraceError: as ``read``.
     """
     found = _read(path, chunk_bytes, NO_LIMIT, spill=spill)
-    return Batches(found.parts, tuple(found.header.groups), found.header.base_ns, realtime_offset_ns)
+    return Batches(found.parts, found.header, realtime_offset_ns)
 
 
 def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, processes: int = 0) -> Trace:
@@ -103,7 +103,7 @@ def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, proc
 
 
 def _events(columns: Joined, header: Header, clock: Clock) -> Events:
-    known = collectives.launches(columns, tuple(header.groups))
+    known = collectives.launches(columns, header)
     names, name = collectives.named(columns, known)
     return Events(
         start_ns=clock.of(columns.start),
