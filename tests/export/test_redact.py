@@ -150,7 +150,8 @@ NAMES: Mapping[str, list[str]] = {
     "communication": [
         "gloo:all_reduce", "nccl:_all_gather_base", "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
         "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "ncclDevKernel_Generic_4",
-        "ncclDevKernel_SendRecv: stage 3 of 16", "ncclDevKernel_Generic_1: recv, last stage", "nccl:broadcast", "gloo:send",
+        "ncclDevKernel_SendRecv: stage 3 of 16", "ncclDevKernel_Generic_1: recv, last stage",
+        "nccl:broadcast", "gloo:send",
     ],
     "memory": ["Memcpy HtoD (Pageable -> Device)", "Memset (Device)"],
     "host": ["cudaLaunchKernel", "hipMemcpyAsync", "cuLaunchKernelEx", "aten::item"],
