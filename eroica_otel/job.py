@@ -81,6 +81,7 @@ class Localizer:
             undo.callback(self.metrics.stop)
             self._folder = StateFolder(options.state)
             undo.callback(self._folder.close)
+            self.sources.read_back(self._folder.idle_seconds(wall()))
             self._journal = Journal(self._folder.journal)
             undo.pop_all()
 
@@ -126,6 +127,7 @@ class Localizer:
             self._faults.guard("judge", partial(self._job_round, job))
         if self._records != before:
             self._save()
+        self._faults.guard("state", self._folder.beat)
         self._talk.keep(jobs)
         self._early = {key: early for key, early in self._early.items() if key[1] in jobs[key[0]].windows}
         self._publish(jobs)

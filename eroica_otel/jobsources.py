@@ -77,6 +77,11 @@ class Sources:
         if self.reader is not None:
             yield self.reader
 
+    def read_back(self, seconds: float) -> None:
+        """Have the first look reach over what nobody has looked at for so long; before ``start``."""
+        if self.reader is not None:
+            self.reader.missed_seconds = seconds
+
     def start(self) -> None:
         """Start all."""
         for source in self:

@@ -110,7 +110,7 @@ class StateFolder:
             os.makedirs(path, mode=0o700, exist_ok=True)
             _private(self.path)
             _private(os.path.join(self.path, "references"))
-            self._lock = _lock(os.path.join(self.path, "lock"), path)
+            self._lock, self._left = _lock(os.path.join(self.path, "lock"), path)
         except OSError as error:
             raise ConfigError(
                 f"--state {path}: {error.strerror or error}; give a folder that can be written"
@@ -123,7 +123,16 @@ class StateFolder:
 
     def close(self) -> None:
         """Let another process use the folder."""
+        self.beat()
         os.close(self._lock)
+
+    def beat(self) -> None:
+        """Leave the time, from which the next process sees since when nobody has looked."""
+        os.utime(self._lock)
+
+    def idle_seconds(self, now: float) -> float:
+        """Return the time since an earlier process left it last, 0 without one (``now`` is unix time)."""
+        return 0.0 if self._left is None else max(0.0, now - self._left)
 
     def read(self) -> tuple[JobRecord, ...]:
         """Return what was written last; nothing when there is none or it cannot be understood."""
@@ -203,7 +212,8 @@ def _private(path: str) -> None:
         os.chmod(path, 0o700)
 
 
-def _lock(path: str, folder: str) -> int:
+def _lock(path: str, folder: str) -> tuple[int, float | None]:
+    """Return the locked file and when it was left by the process before, None without one."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,9 +223,10 @@ def _lock(path: str, folder: str) -> int:
         raise ConfigError(
             f"--state {folder} is in use by another localizer (pid {owner}); stop it or give another folder"
         ) from None
+    found = os.fstat(descriptor)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    return descriptor
+    return descriptor, found.st_mtime if found.st_size else None
 
 
 def _read(path: str, kind: type[_Kept]) -> _Kept | None:

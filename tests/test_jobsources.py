@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -185,3 +186,19 @@ def test_a_localizer_does_not_read_itself(url: str, flag: str) -> None:
         check_backend(Backend(url), *own)
     check_backend(Backend("http://127.0.0.1:9090"), *own)
     check_backend(Backend("https://node:9465"), *own)
+
+
+def test_a_restarted_localizer_reads_back_to_when_the_one_before_it_looked_last(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(backend())
+        desk = Desk(tmp_path, server, stack)
+        first = desk.localizer()
+        assert first.sources.reader is not None
+        assert first.sources.reader.missed_seconds == 0.0
+        first.round()
+        desk.end(first)
+        left = 1_764_430_100.0 - 1200
+        os.utime(tmp_path / "localizer" / "lock", (left, left))
+        second = desk.localizer()
+        assert second.sources.reader is not None
+        assert second.sources.reader.missed_seconds == 1200.0

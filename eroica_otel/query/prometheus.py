@@ -42,6 +42,7 @@ class PrometheusSource:
         url: Address of the backend, without a password.
         failures: Looks and deliveries that failed.
         down: Why the last look failed; "" after one that went well, and before the first.
+        missed_seconds: Set by the owner before ``start``: for how long nobody has looked, where that is known.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class PrometheusSource:
         self._delivered: dict[_Shown, float] = {}
         self._partial: dict[_Shown, int] = {}
         self._spacing, self._last_good = 0.0, -1.0
+        self.missed_seconds = 0.0
         self.down, self._empty = "", False
         self._told: set[str] = set()
         self._rest = 0.0
@@ -116,7 +118,7 @@ class PrometheusSource:
     def _look_back(self) -> float:
         """Return how far back samples are asked for: over what was missed since the last look that went well."""
         if self._last_good < 0:
-            return _START_SECONDS
+            return min(max(_START_SECONDS, self.missed_seconds + _LEAST_SECONDS), _MOST_SECONDS)
         missed = self._clock() - self._last_good + _LEAST_SECONDS
         return min(max(missed, _SPACINGS * self._spacing), _MOST_SECONDS)
 

@@ -258,6 +258,17 @@ def test_a_gap_in_which_the_backend_was_away_is_read_afterwards(desk: Desk) -> N
     assert desk.source.requests() == {**desk.source.requests(), "ok": 13, "refused": 1}
 
 
+@pytest.mark.parametrize(("missed", "found"), [(0, 0), (1500, 1), (9000, 0)])
+def test_what_came_while_nobody_looked_is_read_up_to_an_hour_back(desk: Desk, missed: float, found: int) -> None:
+    """The window was shown 1,500 s ago at the earliest, or longer ago than anybody reads back."""
+    ago = max(missed, 1500)
+    desk.server.samples.scrape(NOW - ago, NOW - ago + 60, [window(0, kinds=WHOLE)])
+    desk.server.samples.add(NOW - 5, status_points(who(0), "healthy"), instance="rank-0")
+    desk.source.missed_seconds = missed
+    desk.look()
+    assert len(desk.windows()) == found
+
+
 def test_a_failure_is_said_once_and_again_when_it_changes(desk: Desk) -> None:
     for code, body in ((500, b"x"), (500, b"x"), (422, b'{"error":"too many samples"}')):
         desk.server.reply = lambda request, code=code, body=body: request.send(code, body)  # type: ignore[misc]
