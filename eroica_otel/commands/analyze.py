@@ -32,6 +32,13 @@ examples:
 
 A trace is what torch.profiler exports (JSON, also .json.gz), an SQLite export of Nsight Systems, or a capture folder.
 
+where the patterns can be pushed:
+  by remote write   Prometheus (with --web.enable-remote-write-receiver), VictoriaMetrics, Mimir, Thanos Receive
+                    --remote-write http://127.0.0.1:9090/api/v1/write
+  by OTLP           eroica-otel localize, an OpenTelemetry Collector, any other receiver of OTLP metrics
+                    --otlp http://127.0.0.1:4318
+  EROICA_REDACT and the credentials of both are read from the environment, as by a worker
+
 exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 3 also where a trace could not be used and the others
 show no finding
 """
@@ -53,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where it delivers")
     where.add_argument(
         "--push", action="store_true",
-        help="deliver the patterns too, by OTLP or remote write, as OTEL_* and EROICA_* tell a worker",
+        help="deliver the patterns to a backend too, by OTLP or remote write, as OTEL_* and EROICA_* tell a worker",
     )  # fmt: skip
     where.add_argument("--otlp", default="", metavar="URL", help="push to this OTLP endpoint")
     where.add_argument("--remote-write", default="", metavar="URL", help="push to this address of remote write")

@@ -48,6 +48,13 @@ def test_one_step_of_eight_ranks_shows_who_waits_and_blames_nobody(tmp_path: Pat
     assert headline(report).startswith("Not enough evidence: who waits for whom is inferred from one iteration")
 
 
+def test_the_help_says_where_patterns_can_be_pushed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for backend in ("Prometheus", "VictoriaMetrics", "eroica-otel localize", "OpenTelemetry Collector"):
+        assert backend in shown
+
+
 def test_seconds_of_the_eight_ranks() -> None:
     windows = load([DLRM]).windows
     assert [window.iterations for window in windows] == [1] * 8
