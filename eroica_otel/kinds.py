@@ -19,6 +19,8 @@ from eroica_otel.collectives import resolved_collective as resolved_collective
 
 NAME_LENGTH = 128
 """Longest function name that is exported."""
+_FRAMES_KEPT = 1 << 14
+"""Frames whose place in the tables is remembered: a frame stands in very many stacks."""
 
 OPERATORS = frozenset({"cpu_op", "operator", "hpu_op"})
 ANNOTATIONS = frozenset({"user_annotation"})
@@ -248,6 +250,7 @@ def _matches(table: _Table, frame: Frame) -> bool:
     )
 
 
+@lru_cache(maxsize=_FRAMES_KEPT)
 def is_input(frame: Frame) -> bool:
     """Return whether everything below this frame belongs to the input call."""
     return _matches(INPUT_FRAMES, frame)
@@ -256,13 +259,19 @@ def is_input(frame: Frame) -> bool:
 def python_family(stack: Iterable[Frame]) -> str:
     """Return input, loader, wait or other for a stack (outermost first); the input call wins over what it runs."""
     frames = tuple(stack)
-    if any(_matches(LOADER_FRAMES, frame) for frame in frames):
+    if any(_is_loader(frame) for frame in frames):
         return "loader"
     if any(is_input(frame) for frame in frames):
         return "input"
-    return "wait" if frames and _matches(WAIT_FRAMES, frames[-1]) else "other"
+    return "wait" if frames and is_wait(frames[-1]) else "other"
 
 
+@lru_cache(maxsize=_FRAMES_KEPT)
+def _is_loader(frame: Frame) -> bool:
+    return _matches(LOADER_FRAMES, frame)
+
+
+@lru_cache(maxsize=_FRAMES_KEPT)
 def is_wait(frame: Frame) -> bool:
     """Return whether a thread whose innermost frame this is waits for its peers or for the device."""
     return _matches(WAIT_FRAMES, frame)

@@ -90,9 +90,14 @@ def _collectives(pattern: Pattern) -> Iterator[_Row]:
         yield names.COLLECTIVE_FASTEST, labels, collective.fastest_seconds
 
 
-def _stacks(patterns: tuple[Pattern, ...]) -> Iterator[_Row]:
+def with_stack(patterns: tuple[Pattern, ...]) -> list[Pattern]:
+    """Return the patterns whose stack is exported, largest first."""
     python = sorted((p for p in patterns if p.stack), key=lambda p: p.beta, reverse=True)
-    for pattern in python[:FUNCTIONS_WITH_STACK]:
+    return python[:FUNCTIONS_WITH_STACK]
+
+
+def _stacks(patterns: tuple[Pattern, ...]) -> Iterator[_Row]:
+    for pattern in with_stack(patterns):
         labels = {
             "function_id": pattern.function_id,
             "family": pattern.family,
