@@ -27,12 +27,15 @@ class Launches:
         Args:
             header: Of the trace: with one process group alone there is no doubt which one it is.
         """
-        every = list(told)
         self._alone = next(iter(header.groups)) if len(header.groups) == 1 else ""
-        self._known = {
-            link: arguments for name, arguments in every if name == COMMS and (link := arguments.link()) is not None
-        }
-        self._stage = stage_of((one for _, one in every), header.groups, header.rank, header.world_size)
+        self._known: dict[int, Arguments] = {}
+        exchanges: list[Arguments] = []
+        for name, arguments in told:
+            if name == COMMS and (link := arguments.link()) is not None:
+                self._known[link] = arguments
+            if arguments.collective in (SENDS, RECEIVES):
+                exchanges.append(arguments)
+        self._stage = stage_of(exchanges, header.groups, header.rank, header.world_size)
 
     def moved(self, name: str, told: Arguments) -> tuple[str, int | None] | None:
         """Return (process group, bytes of this worker's input), "" and None where not told; None: no collective."""

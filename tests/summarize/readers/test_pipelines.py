@@ -95,9 +95,8 @@ def names(tmp_path: Path, kernels: Sequence[tuple[str, Mapping[str, object]]]) -
 
 
 def test_the_kernels_of_a_stage_carry_it_whatever_launched_them(tmp_path: Path) -> None:
-    kernels = [(KERNEL, {"External id": 1}), (KERNEL, {"External id": 2}), (KERNEL, {}),
-               (KERNEL, {"Collective name": "coalesced"})]  # fmt: skip
-    assert names(tmp_path, kernels) == {"ncclDevKernel_SendRecv: stage 4 of 4"}
+    launched: list[dict[str, object]] = [{"External id": 1}, {"External id": 2}, {}, {"Collective name": "coalesced"}]
+    assert names(tmp_path, [(KERNEL, more) for more in launched]) == {"ncclDevKernel_SendRecv: stage 4 of 4"}
 
 
 def test_a_live_window_calls_them_so_too(tmp_path: Path) -> None:
