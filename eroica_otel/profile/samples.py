@@ -15,6 +15,7 @@ import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
 from tokenize import TokenError
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -61,7 +62,7 @@ def read(folder: Path) -> Capture:
         with np.load(folder / ARRAYS) as arrays:
             if any(info.compress_type for info in arrays.zip.infolist()):
                 raise ValueError("its arrays are packed, which may unpack to any size")
-            columns = {name: checked.column(name, arrays[name]) for name in ARRAY_FIELDS}
+            columns: dict[str, Any] = {name: checked.column(name, arrays[name]) for name in ARRAY_FIELDS}
         checked.check(columns, len(plain["stacks"]))
         return Capture(**plain, **columns, loaders=loaderfiles.read(folder))
     except _DAMAGE as error:

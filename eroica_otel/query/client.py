@@ -221,7 +221,7 @@ def _refusal(answer: http.client.HTTPResponse, body: bytes, path: str) -> QueryF
     code = answer.status
     if 300 <= code < 400:
         target = answer.headers.get("Location", "elsewhere").partition("?")[0].removesuffix(path)
-        return QueryFailed("redirected", f"it redirects to {_line(target)}; give the address it redirects to")
+        return QueryFailed("redirected", f"it redirects to {one_line(target)}; give the address it redirects to")
     if code in (401, 403):
         remedy = "give --prometheus-token-file FILE or --prometheus-header 'NAME: VALUE'"
         return QueryFailed("unauthorized", f"it refuses the credentials ({code}: {_said(body)}); {remedy}")
@@ -240,10 +240,10 @@ def _said(body: bytes) -> str:
         found = None
     if isinstance(found, dict) and isinstance(found.get("error"), str):
         text = found["error"]
-    return _line(text) or "no reason given"
+    return one_line(text) or "no reason given"
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return text from outside as a short single line without control characters."""
     return "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))[:_SHOWN]
 

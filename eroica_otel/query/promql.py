@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from eroica_otel.errors import ConfigError
-from eroica_otel.query.client import QueryFailed
+from eroica_otel.query.client import QueryFailed, one_line
 
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _MATCHER = rf'\s*{_NAME}\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*'
@@ -91,12 +91,12 @@ def parse(body: bytes) -> list[Series]:
     try:
         answer = _decoder.decode(body)
         if answer.status != "success" or answer.data is None:
-            raise QueryFailed("refused", f"it answers: {answer.error[:300] or answer.status[:300]}")
+            raise QueryFailed("refused", f"it answers: {one_line(answer.error or answer.status)}")
         if answer.isPartial:
             raise QueryFailed("refused", "the answer is partial, one of its storage nodes is missing; look after it")
         found = [Series(one.metric, _samples(one)) for one in answer.data.result]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({str(error)[:200]})") from error
+        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error))[:200]})") from error
     return [series for series in found if series.samples]
 
 

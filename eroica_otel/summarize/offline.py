@@ -49,7 +49,7 @@ def stretch_of(trace: Trace) -> Stretch:
         return Stretch(int(borders[0]), int(borders[-1]), borders, int(steps.number[0]), "")
     events = trace.events
     if not events.start_ns.size or int(events.end_ns.max()) <= int(events.start_ns[0]):
-        raise TraceError(f"{trace.path}: no event with a length: nothing can be summarised")
+        raise TraceError(f"{trace.path}: no event with a length, nothing to summarise; profile again, with some work")
     start, end = int(events.start_ns[0]), int(events.end_ns.max())
     note = "no ProfilerStep marks an iteration: the whole span of the events counts as one window"
     return Stretch(start, end, np.zeros(0, np.int64), 0, note)

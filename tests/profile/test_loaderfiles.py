@@ -67,7 +67,12 @@ def test_a_file_that_ends_anywhere_gives_its_whole_parts(tmp_path: Path) -> None
         part(stack_ns=[20, 10]),
         part(cpu_ns=[1, 2**70]),
         part(stack_ns=[], stack_ids=[], cpu_ns=[]),
+        part(stack_ns=[1, 2**62]),
+        part(stack_ns=[1, float("inf")]),
+        part(stack_ns=[1, float("nan")]),
         part(frames=7),
+        b'{"stack_ns": ' + b"[" * 100_000,
+        b"7\n",
         b"[]\n",
         b"\xff\xfe",
         b"",
@@ -77,6 +82,18 @@ def test_what_contradicts_itself_or_holds_nothing_is_left_out(content: bytes, tm
     write(tmp_path, content)
     write(tmp_path, part() + END, process=2)
     assert [one.process for one in loaderfiles.read(tmp_path)] == [2]
+
+
+def test_a_file_whose_name_holds_no_process_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, part() + END, process=2)
+    (tmp_path / "loader-x.jsonl").write_bytes(part() + END)
+    assert [one.process for one in loaderfiles.read(tmp_path)] == [2]
+
+
+def test_half_characters_of_a_path_are_replaced(tmp_path: Path) -> None:
+    write(tmp_path, part(frames=[["m", "f", "/data/\udcff.py", 1]], stacks=[[0]], stack_ids=[0, 0]))
+    (one,) = loaderfiles.read(tmp_path)
+    assert one.frames == (("m", "f", "/data/?.py", 1),)
 
 
 def test_columns_of_different_length_count_as_far_as_all_go(tmp_path: Path) -> None:

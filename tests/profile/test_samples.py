@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Window
-from eroica_otel.profile import samples
+from eroica_otel.profile import checked, samples
 from factories_worker import capture, identity
 
 
@@ -119,6 +120,76 @@ def test_a_field_that_is_missing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / samples.META).write_text(json.dumps(meta))
     with pytest.raises(TraceError):
         samples.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"end_ns": -1}, "it ends before it starts"),
+        ({"start_ns": 2**62}, "start_ns"),
+        ({"realtime_offset_ns": [0, -(2**61)]}, "realtime_offset_ns"),
+        ({"realtime_offset_ns": [0]}, "realtime_offset_ns"),
+        ({"training_thread": "one"}, "training_thread"),
+        ({"trace": 5}, "trace"),
+        ({"stacks": [[99]]}, "a stack has a frame that is not there"),
+        ({"stacks": [[-1]]}, "stacks"),
+        ({"stacks": []}, "a sample has a stack that is not there"),
+        ({"frames": [[1, "f", "a.py", 1]]}, "frames"),
+        ({"progress": {"0": [1, "x"]}}, "progress"),
+        ({"missing": []}, "missing"),
+    ],
+)
+def test_facts_that_cannot_be_those_of_a_window_are_an_error(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+    samples.write(tmp_path, capture())
+    meta = json.loads((tmp_path / samples.META).read_text()) | change
+    (tmp_path / samples.META).write_text(json.dumps(meta))
+    with pytest.raises(TraceError, match=f"{tmp_path} holds no complete capture: .*{why}.*; copy the folder again"):
+        samples.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("iteration_ns", [3, 2, 1], "no times in order"),
+        ("stack_ns", [0.5, 1.5], "no whole numbers"),
+        ("stack_ns", ["a"], "no whole numbers"),
+        ("stack_ns", 5, "shape"),
+        ("iteration_ns", [[0, 1]], "shape"),
+        ("gc_ns", [1, 2], "shape"),
+        ("gc_ns", [[1, 2, 3]], "shape"),
+        ("cpu_ns", [1], "differ in length"),
+        ("nic_tx", [1] * 999, "differ in length"),
+        ("nic_ns", [2**63 - 1], "no whole numbers that fit"),
+        ("iteration_ns", [2**63], "no whole numbers that fit"),
+        ("iteration_ns", [2**61 + 1], "no times in order"),
+    ],
+)
+def test_arrays_that_cannot_be_those_of_a_window_are_an_error(name: str, values: Any, why: str, tmp_path: Path) -> None:
+    samples.write(tmp_path, capture())
+    with np.load(tmp_path / samples.ARRAYS) as arrays:
+        columns = {key: arrays[key] for key in arrays.files} | {name: np.array(values)}
+    np.savez(tmp_path / samples.ARRAYS, allow_pickle=False, **columns)
+    with pytest.raises(TraceError, match=f"holds no complete capture: .*{why}"):
+        samples.read(tmp_path)
+
+
+def test_packed_arrays_are_an_error_since_they_may_unpack_to_any_size(tmp_path: Path) -> None:
+    samples.write(tmp_path, capture())
+    with np.load(tmp_path / samples.ARRAYS) as arrays:
+        np.savez_compressed(tmp_path / samples.ARRAYS, allow_pickle=False, **{key: arrays[key] for key in arrays.files})
+    with pytest.raises(TraceError, match="arrays are packed"):
+        samples.read(tmp_path)
+
+
+def test_a_path_that_is_no_text_can_be_sent_all_the_same(tmp_path: Path) -> None:
+    frames = (("m", "f", "/data/\udcff.py", 1), ("m", "g\U0001f600", "a.py", 2))
+    samples.write(tmp_path, capture(frames=frames, stacks=((0, 1),) * len(capture().stacks)))
+    assert samples.read(tmp_path).frames == (("m", "f", "/data/?.py", 1), frames[1])
+
+
+def test_every_fact_of_a_capture_is_checked() -> None:
+    plain = {field.name for field in fields(Capture)} - {*samples.ARRAY_FIELDS, "loaders"}
+    assert {field.name for field in msgspec.structs.fields(checked._Facts)} == plain
 
 
 def test_samples_of_the_loaders_processes_are_read_with_the_window(tmp_path: Path) -> None:

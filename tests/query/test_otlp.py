@@ -91,6 +91,18 @@ def test_what_is_no_request_is_refused(body: bytes, as_json: bool) -> None:
         parse(body, json=as_json)
 
 
+def test_a_refusal_is_one_short_line() -> None:
+    body = (
+        b'{"resourceMetrics": [{"resource": {"attributes": [{"key": "'
+        + b"k\\n" * 5000
+        + b'", "value": {"x": 1}}]}}, 1]}'
+    )
+    with pytest.raises(QueryError, match="send what an OTLP exporter makes") as refused:
+        parse(body, json=True)
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
+
+
 def test_labels_have_a_longest() -> None:
     who = identity(training_job="j" * 10_000, host="h" * 10_000)
     info = Point(

@@ -72,6 +72,7 @@ def test_what_is_no_answer_is_said_so(body: bytes) -> None:
         (b'{"status":"error","errorType":"execution","error":"too many samples"}', "too many samples"),
         (b'{"status":"success","isPartial":true,"data":{"result":[]}}', "partial"),
         (b'{"status":"success"}', "success"),
+        (b'{"status":"error","error":"first\\n\\u0000second"}', "it answers: first  second"),
     ],
 )
 def test_a_failure_inside_a_good_answer(body: bytes, text: str) -> None:

@@ -47,7 +47,7 @@ def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) 
     file, place = _split(text)
     first = first_bytes(file)
     if not first:
-        raise TraceError(f"{text}: the file is empty")
+        raise TraceError(f"{text}: the file is empty; copy it again")
     if first.startswith(SQLITE):
         known = workers_in(text)
         if len(known) > 1:

@@ -18,6 +18,7 @@ import numpy as np
 from eroica_otel import kinds
 from eroica_otel.errors import TraceError
 from eroica_otel.summarize.readers import steps
+from eroica_otel.summarize.readers.decimals import LARGEST_NS
 from eroica_otel.summarize.readers.nsightmetrics import samples
 from eroica_otel.summarize.readers.tables import Database, Rows
 from eroica_otel.traces import Trace
@@ -89,7 +90,8 @@ def _opened(path: str) -> Iterator[Database]:
         finally:
             connection.close()
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # damaged pages hold values of any type
-        raise TraceError(f"{path}: not a whole SQLite export of Nsight Systems ({error}); {_REMEDY}") from error
+        why = str(error)[:200]
+        raise TraceError(f"{path}: not a whole SQLite export of Nsight Systems ({why}); {_REMEDY}") from error
 
 
 def _workers(database: Database) -> tuple[int, ...]:
@@ -205,7 +207,8 @@ def _of(database: Database, table: str, process: int) -> str:
 
 def _session_start(database: Database) -> int:
     rows = database.values("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    return int(rows[0] or 0) if rows else 0
+    start = int(rows[0] or 0) if rows else 0
+    return start if 0 <= start < LARGEST_NS else 0
 
 
 def _host(database: Database) -> str:

@@ -29,7 +29,7 @@ def first_bytes(path: str, size: int = 512) -> bytes:
 
 def unreadable(path: str, error: OSError) -> TraceError:
     """Return what a user is told about a file that the system does not give out."""
-    return TraceError(f"{path}: cannot be read: {error.strerror or error}")
+    return TraceError(f"{path}: cannot be read: {error.strerror or error}; give a file that is there and may be read")
 
 
 def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:

@@ -16,11 +16,12 @@ _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 
 
 def steps_of(events: Events) -> Steps:
-    """Return the ProfilerStep ranges of the host, by start; what a device repeats of them is left out."""
+    """Return the ProfilerStep ranges of the host that take time, by start, without what a device repeats of them."""
     rows = _rows(events, "ProfilerStep#", _ON_HOST)
     found = [_STEP.fullmatch(events.names[number]) for number in events.name[rows].tolist()]
-    rows = rows[[one is not None for one in found]] if found else rows
-    number = np.array([int(one[1]) for one in found if one is not None], np.int64)
+    good = (events.end_ns > events.start_ns)[rows].tolist()
+    rows = rows[[one is not None and long for one, long in zip(found, good, strict=True)]] if found else rows
+    number = np.array([int(one[1]) for one, long in zip(found, good, strict=True) if one and long], np.int64)
     whole = Steps(number, events.start_ns[rows], events.end_ns[rows])
     work = np.array([kinds.is_kernel(text) for text in events.categories], bool)
     if not work.any():

@@ -12,6 +12,7 @@ import numpy as np
 from eroica_otel import kinds
 from eroica_otel.model import Events
 from eroica_otel.summarize.intervals import Times
+from eroica_otel.summarize.readers.decimals import LARGEST_NS
 
 PART_ROWS = 1 << 16
 
@@ -75,7 +76,7 @@ class Rows:
 
     def add(self, category: str, rows: Times, names: Mapping[int, str]) -> None:
         """Add rows of (start, end, number in ``names``, thread)."""
-        good = (rows[:, 0] >= 0) & (rows[:, 1] >= rows[:, 0])
+        good = (rows[:, 0] >= 0) & (rows[:, 1] >= rows[:, 0]) & (rows[:, 1] < LARGEST_NS)
         if not good.all():
             self.skipped["negative duration, or no time"] += int((~good).sum())
             rows = rows[good]

@@ -1,0 +1,52 @@
+"""The fuzzer's targets on their seeds and on changes by chance: nothing is found, and what is wrong would be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _fuzz(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench.fuzz", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("reader", ["kineto", "nsight", "capture", "otlp", "prometheus", "journal"])
+def test_no_change_of_a_seed_gives_anything_but_an_answer_or_a_proper_error(reader: str, tmp_path: Path) -> None:
+    done = _fuzz(reader, "--blind", "150", "--out", str(tmp_path / "out"))
+    found = [path.read_text() for path in (tmp_path / "out").glob("*.txt")]
+    assert (done.returncode, found) == (0, []), done.stderr
+
+
+def test_an_input_can_be_given_again(tmp_path: Path) -> None:
+    (tmp_path / "good").write_text('{"traceEvents": []}')
+    assert _fuzz("kineto", "--replay", str(tmp_path / "good")).returncode == 0
+
+
+def test_what_a_reader_raises_is_kept_with_its_smallest_input(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+from bench.fuzz.findings import Findings
+from bench.fuzz.check import Violation, check_error
+from bench.fuzz.target import Target
+from eroica_otel.errors import TraceError
+
+def run(data):
+    if len(data) > 2:
+        check_error(TraceError("t.json: bad" if data[:1] == b"a" else "t.json: bad; copy it again"), "t.json")
+
+found = Findings(Target(run, []), Path({str(tmp_path)!r}))
+for data in (b"aaaaa", b"aaa", b"aaaa", b"bbb", b"c"):
+    found.run(data)
+assert (len(found), found.runs) == (1, 5)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (kept,) = tmp_path.glob("*.input")
+    assert kept.read_bytes() == b"aaa"
+    assert "the message gives no remedy" in kept.with_suffix(".txt").read_text()
