@@ -46,7 +46,7 @@ contracts: $(READY) ## check which part may import which
 	@$(BIN)/lint-imports --no-logo
 
 # On Debian as root they are installed; nothing starts, since the tests start and end their own.
-servers: ## find Prometheus, Alertmanager and VictoriaMetrics, which the tests start; on Debian as root, install them
+servers: ## find Prometheus, Alertmanager, VictoriaMetrics and Chromium, which the tests start; on Debian as root, install them
 	@sh .ci/servers
 
 unit: $(READY) ## run the tests that need no training job

@@ -12,8 +12,11 @@ import pytest
 E2E = Path(__file__).parent / "e2e"
 LOOP = ("test_loop.py", "test_bad_input.py")
 """The end-to-end tests of the loop on one machine; the others are marked "stack" and take longer."""
-SLOW = ("test_packaging.py", "test_remotewrite.py", "test_alertmanager.py", "test_rules.py", "test_nothing_stays.py")
-"""What else is marked so, because it builds environments, starts servers, or needs root."""
+SLOW = (
+    "test_packaging.py", "test_remotewrite.py", "test_alertmanager.py", "test_rules.py", "test_nothing_stays.py",
+    "test_report_browser.py",
+)  # fmt: skip
+"""What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
