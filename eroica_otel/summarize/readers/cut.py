@@ -15,7 +15,7 @@ from eroica_otel.errors import TraceError
 LARGEST_BYTES = 64 << 20
 """Most bytes without any cut, and most of the head: more is not a trace."""
 _CUT = re.compile(rb"\}\s*,(?=\s*\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id)\")")
-_LOOK_BYTES = 1 << 16
+LOOK_BYTES = 1 << 16
 OPEN = re.compile(rb'"traceEvents"\s*:\s*\[')
 """What stands before the events."""
 
@@ -61,7 +61,7 @@ def cut(path: str, position: int, buffer: bytes, source: Iterable[bytes]) -> Ite
     """
     for more in source:
         buffer += more
-        place = _last_cut(buffer)
+        place = last_cut(buffer)
         if place:
             yield Piece(buffer[: place - 1], position, False)
             position += place
@@ -74,9 +74,9 @@ def cut(path: str, position: int, buffer: bytes, source: Iterable[bytes]) -> Ite
     yield Piece(buffer, position, True)
 
 
-def _last_cut(buffer: bytes) -> int:
+def last_cut(buffer: bytes) -> int:
     """Return the place behind the last comma between two events, 0 without one."""
-    for look in (_LOOK_BYTES, len(buffer)):
+    for look in (LOOK_BYTES, len(buffer)):
         places = [found.end() for found in _CUT.finditer(buffer, max(0, len(buffer) - look))]
         if places:
             return places[-1]

@@ -138,11 +138,11 @@ class Decoder:
         """
         skipped: Counter[str] = Counter()
         try:
-            found = [self._decoded(b"[" + text[begin:end] + b"]", skipped) for begin, end in spans(text, SMALL_BYTES)]
+            found = [self._decoded(_listed(text, *span), skipped) for span in spans(text, SMALL_BYTES)]
         except msgspec.DecodeError:
             # One of the likely cuts was none, or the text is damaged: as a whole it tells.
             skipped.clear()
-            found = [self._decoded(b"[" + text + b"]", skipped)]
+            found = [self._decoded(_listed(text, 0, len(text)), skipped)]
         self._keep(place, found, skipped)
 
     def add_document(self, place: int, head: bytes, text: bytes) -> Document:
@@ -219,7 +219,9 @@ class Decoder:
             events = _EVENTS.decode(text)
         kept = [event for event in events if event.ph == "X"]
         if len(kept) < len(events):
-            skipped["begin or end alone (ph B, E)"] += sum(event.ph in UNPAIRED for event in events)
+            skipped["begin or end alone (ph B, E)"] += sum(
+                event.ph in UNPAIRED for event in [event for event in events if event.ph != "X"]
+            )
         labels = self._labels
         label = np.array([labels[event.cat, event.name] for event in kept], np.int32)
         start = np.array([event.ts for event in kept], np.float64)
@@ -254,6 +256,10 @@ class Decoder:
     def _call_stacks(self, kept: list[_Event]) -> Times:
         texts = [(row, arguments.decode(event.args).stack) for row, event in enumerate(kept)]
         return np.array([(row, self._stacks[stack]) for row, stack in texts if stack], np.int64).reshape(-1, 2)
+
+
+def _listed(text: bytes, begin: int, end: int) -> bytes:
+    return b"".join((b"[", memoryview(text)[begin:end], b"]"))
 
 
 def _below(tables: list[tuple[Times, int]]) -> Times:

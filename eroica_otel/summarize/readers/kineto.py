@@ -22,7 +22,8 @@ from eroica_otel.summarize.readers.columns import Joined, Part, join
 from eroica_otel.summarize.readers.cut import LARGEST_BYTES, Piece, cut, head_of
 from eroica_otel.summarize.readers.decode import Decoder
 from eroica_otel.summarize.readers.header import Header, header_of
-from eroica_otel.summarize.readers.second import Second, SecondFailedError
+from eroica_otel.summarize.readers.ranges import ranges, read_range
+from eroica_otel.summarize.readers.second import MOST_PARTS, Second, SecondFailedError, Sharer
 from eroica_otel.summarize.readers.source import GZIP, first_bytes, pieces
 from eroica_otel.summarize.spill import Spill
 from eroica_otel.traces import Trace
@@ -139,24 +140,48 @@ def _processes(path: str) -> int:
 
 
 def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
-    """Read with a second process, which takes a piece whenever it has none to decode.
+    """Read with a second process.
 
     Raises:
         SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError: a piece cannot be decoded.
     """
+    decoder, others = Decoder(spill), None if spill is None else spill.another()
+    way = _handed if first_bytes(path, 2) == GZIP else _shared
+    header, other = way(path, chunk_bytes, limit_bytes, decoder, others)
+    if others is not None:
+        others.problem = others.problem or other.problem
+    return Read([(decoder.part(), spill or Spill()), (other, others or Spill())], header)
+
+
+def _handed(
+    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None
+) -> tuple[Header, Part]:
+    """Unpack here, and hand the second process a piece whenever it has none."""
     source = pieces(path, chunk_bytes, limit_bytes)
     head, buffer = head_of(path, source)
-    decoder, others = Decoder(spill), None if spill is None else spill.another()
     with Second(others) as second:
         for number, piece in enumerate(cut(path, len(head), buffer, source)):
             if piece.last:
                 header = header_of(decoder.add_document(number, head, piece.text))
             elif not second.take(number, piece.text):
                 decoder.add(number, piece.text)
-        other = second.part()
-    if others is not None:
-        others.problem = others.problem or other.problem
-    return Read([(decoder.part(), spill or Spill()), (other, others or Spill())], header)
+        return header, second.part()
+
+
+def _shared(
+    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None
+) -> tuple[Header, Part]:
+    """Let each process read and decode the next part of the file whenever it has none."""
+    head, _ = head_of(path, pieces(path, chunk_bytes, limit_bytes))
+    size = os.path.getsize(path)
+    if size > limit_bytes:
+        raise ValueError("too large")
+    with open(path, "rb") as file:
+        *parts, (begin, end) = ranges(file.fileno(), len(head), max(chunk_bytes, size // (MOST_PARTS // 2)))
+        with Sharer(file.fileno(), parts, others) as second:
+            second.read(decoder)
+            header = header_of(decoder.add_document(len(parts), head, read_range(file.fileno(), begin, end)))
+            return header, second.part()
 
 
 def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
