@@ -33,6 +33,10 @@ class QueryError(EroicaError):
     """Series cannot be read back from where they were sent."""
 
 
+class HardwareError(EroicaError):
+    """What the node agent and the workers share (a ring, a socket, their folder) cannot be used."""
+
+
 Guard = Callable[[str, Callable[[], None]], None]
 """Runs a function of ours inside the training, as the stage of that name: what it raises is counted, never let out."""
 
