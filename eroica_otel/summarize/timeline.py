@@ -22,11 +22,12 @@ def timeline(charged: Charged, start: int, end: int, parts: int = PARTS) -> dict
     borders = start + np.rint(np.linspace(0, end - start, parts + 1)).astype(np.int64)
     length = np.diff(borders)
     kinds = np.array([KINDS.index(function.kind) for function in charged.functions], np.int64)
-    kind = kinds[charged.pieces.function] if kinds.size else charged.pieces.function
+    pieces = charged.pieces
+    kind = kinds[pieces.function] if kinds.size else pieces.function
     found: dict[str, tuple[float, ...]] = {}
     rest = length.copy()
     for number, name in enumerate(KINDS):
-        time = inside(union(charged.pieces.take(kind == number)), borders)
+        time = inside(union(pieces.take(kind == number)), borders)
         rest -= time
         if time.any():
             found[name] = _shares(time, length)
