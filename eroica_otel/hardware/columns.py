@@ -1,0 +1,183 @@
+"""Sources whose numbers lie in files of /proc and /sys: open files in, raw values out, NaN for what cannot be read.
+
+A file stays open and costs one pread a reading, also where several resources lie in it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eroica_otel.hardware.pace import Clock, Pace
+from eroica_otel.hardware.source import Resource
+
+MOST_BYTES = 8192
+# The kernel hands out the longer files of /proc by the page, in whole lines: only a short answer is surely all.
+SURELY_ALL = 3072
+BACK = "the counter went back"
+
+
+def number(text: bytes) -> float:
+    """Return the whole number that the file holds; raises ValueError for another form."""
+    return float(int(text))
+
+
+def names(folder: Path) -> list[str]:
+    """Return the sorted names in a folder, [] where it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def text_of(path: Path) -> str:
+    """Return the stripped text of a small file, "" where it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def said(error: OSError) -> str:
+    """Return the reason for people, without the path, which may name a user."""
+    return (error.strerror or type(error).__name__).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One resource and where its raw value is.
+
+    Attributes:
+        resource: What is read.
+        path: The file.
+        take: Makes the raw value of the file's bytes; raises ValueError or LookupError for another form.
+        interval_s: Least time between two readings of the file; NaN comes in between. 0 reads every time.
+    """
+
+    resource: Resource
+    path: Path
+    take: Callable[[bytes], float] = number
+    interval_s: float = 0.0
+
+
+def key_of(resource: Resource) -> str:
+    """Return the word under which ``missing`` tells of one resource."""
+    return f"{resource.device} {resource.name}".strip()
+
+
+class _File:
+    """One open file and the columns in it, each with its place in the reading."""
+
+    def __init__(self, columns: Sequence[tuple[int, Column]], clock: Clock) -> None:
+        self.columns = columns
+        self._pace = Pace(max(column.interval_s for _, column in columns), clock)
+        self._file = -1
+        self._last = [-math.inf] * len(columns)
+        self.broken = False
+
+    def open(self) -> None:
+        """Open it; raises OSError."""
+        self._file = os.open(self.columns[0][1].path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def read(self, values: list[float], missing: dict[str, str]) -> None:
+        """Fill in this file's values; a value that is not there leaves NaN and its reason."""
+        if self._file < 0 or not self._pace.begin():
+            return
+        try:
+            text = self._text()
+        except OSError as error:
+            self.fail(said(error), missing)
+            return
+        finally:
+            self._pace.end()
+        if self.broken:
+            self._mend(missing)
+        for index, (place, column) in enumerate(self.columns):
+            try:
+                values[place] = self._forward(index, column, column.take(text))
+            except (ValueError, LookupError, OverflowError) as error:
+                self.broken = True
+                missing[key_of(column.resource)] = BACK if str(error) == BACK else "the file has another form"
+
+    def _text(self) -> bytes:
+        text = part = os.pread(self._file, MOST_BYTES, 0)
+        while len(part) > SURELY_ALL:
+            part = os.pread(self._file, MOST_BYTES, len(text))
+            text += part
+        return text
+
+    def _forward(self, index: int, column: Column, value: float) -> float:
+        """Return the value; raises ValueError for a counter that went back: it wrapped, or its device began anew."""
+        last, self._last[index] = self._last[index], value
+        if column.resource.counter and value < last:
+            raise ValueError(BACK)
+        return value
+
+    def fail(self, reason: str, missing: dict[str, str]) -> None:
+        self.broken = True
+        for _, column in self.columns:
+            missing[key_of(column.resource)] = reason
+
+    def _mend(self, missing: dict[str, str]) -> None:
+        self.broken = False
+        for _, column in self.columns:
+            missing.pop(key_of(column.resource), None)
+
+
+class FileSource(ABC):
+    """A source of hardware samples (source.Source) from files; a subclass says which columns there are now."""
+
+    family = ""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.resources: tuple[Resource, ...] = ()
+        self.missing: dict[str, str] = {}
+        self._clock = clock
+        self._files: list[_File] = []
+
+    @abstractmethod
+    def columns(self) -> Iterable[Column]:
+        """Return what there is to read now, and say in ``missing`` what there is not; never raises."""
+
+    def look(self) -> None:
+        """Find devices anew, open their files: one that is not there is no resource, one that is refused is NaN."""
+        self.close()
+        self.missing = {}
+        by_path: dict[Path, list[Column]] = {}
+        for column in self.columns():
+            by_path.setdefault(column.path, []).append(column)
+        found: list[Resource] = []
+        for columns in by_path.values():
+            file = _File(list(enumerate(columns, len(found))), self._clock)
+            try:
+                file.open()
+            except FileNotFoundError as error:
+                file.fail(said(error), self.missing)
+                continue
+            except OSError as error:
+                file.fail(said(error), self.missing)
+            self._files.append(file)
+            found += [column.resource for column in columns]
+        self.resources = tuple(found)
+
+    def read(self) -> list[float]:
+        """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
+        values = [math.nan] * len(self.resources)
+        for file in self._files:
+            file.read(values, self.missing)
+        return values
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files, self.resources = [], ()

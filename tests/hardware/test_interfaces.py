@@ -1,0 +1,182 @@
+"""Network interfaces as sources: own namespace, another's, interfaces that come, go, count backwards or are silent."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eroica_otel.hardware.interfaces import MOST, InterfaceSource
+from factories_hardware import Tree, Turned, known, peaks, reading
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "machine")
+
+
+def own(tree: Tree, mbit: float = 0.0) -> InterfaceSource:
+    source = InterfaceSource(proc=tree.proc, sys=tree.sys, mbit=mbit, clock=Turned())
+    source.look()
+    return source
+
+
+def test_an_interface_is_read_with_its_speed_as_peak(tree: Tree) -> None:
+    tree.interface("eth0", speed=25_000, tx_bytes=123, rx_bytes=456, tx_errors=7)
+    source = own(tree)
+    values = reading(source)
+    assert (values["eth0 nic_tx"], values["eth0 nic_rx"], values["eth0 nic_tx_errors"]) == (123, 456, 7)
+    assert peaks(source)["eth0 nic_tx"] == 25e9 / 8
+    assert {resource.unit for resource in source.resources} == {"By", "1"}
+    assert all(resource.counter for resource in source.resources)
+    assert source.missing == {}
+
+
+@pytest.mark.parametrize("speed", ["-1", "", "fast"])
+def test_without_a_speed_the_bytes_are_there_and_the_peak_is_missing(speed: str, tree: Tree) -> None:
+    tree.interface("lo", speed=speed, tx_bytes=5)
+    source = own(tree)
+    assert reading(source)["lo nic_tx"] == 5
+    assert math.isnan(peaks(source)["lo nic_tx"])
+    assert list(source.missing) == ["lo speed"]
+    assert peaks(own(tree, mbit=800))["lo nic_tx"] == 1e8
+
+
+def test_an_interface_that_vanishes_and_comes_again(tree: Tree) -> None:
+    folder = tree.interface("eth0", tx_bytes=5)
+    tree.interface("eth1", tx_bytes=6)
+    source = own(tree)
+    shutil.rmtree(folder)
+    source.look()
+    assert known(reading(source)).keys() >= {"eth1 nic_tx"}
+    assert not [name for name in peaks(source) if name.startswith("eth0")]
+    tree.interface("eth0", tx_bytes=1)
+    source.look()
+    assert reading(source)["eth0 nic_tx"] == 1
+
+
+def test_permission_denied_on_one_file(tree: Tree) -> None:
+    folder = tree.interface("eth0", tx_bytes=5, rx_bytes=6)
+    tree.refuse(folder / "statistics" / "tx_bytes")
+    source = own(tree)
+    values = reading(source)
+    assert math.isnan(values["eth0 nic_tx"])
+    assert values["eth0 nic_rx"] == 6
+    assert list(source.missing) == ["eth0 nic_tx"]
+
+
+def test_a_counter_that_goes_back_is_missing_once(tree: Tree) -> None:
+    folder = tree.interface("eth0", tx_bytes=5000, rx_bytes=5)
+    source = own(tree)
+    reading(source)
+    tree.write(folder / "statistics" / "tx_bytes", 10)
+    values = reading(source)
+    assert math.isnan(values["eth0 nic_tx"])
+    assert values["eth0 nic_rx"] == 5
+    assert source.missing == {"eth0 nic_tx": "the counter went back"}
+    tree.write(folder / "statistics" / "tx_bytes", 11)
+    assert reading(source)["eth0 nic_tx"] == 11
+    assert source.missing == {}
+
+
+@pytest.mark.parametrize("text", ["", "many", "1.5"])
+def test_another_form_is_missing(text: str, tree: Tree) -> None:
+    folder = tree.interface("eth0")
+    tree.write(folder / "statistics" / "rx_bytes", text)
+    source = own(tree)
+    assert math.isnan(reading(source)["eth0 nic_rx"])
+    assert source.missing == {"eth0 nic_rx": "the file has another form"}
+
+
+def test_errors_are_asked_for_once_a_second(tree: Tree) -> None:
+    tree.interface("eth0", tx_bytes=1)
+    clock = Turned()
+    source = InterfaceSource(sys=tree.sys, clock=clock)
+    source.look()
+    reading(source)
+    clock.now += 0.5
+    assert known(reading(source)).keys() == {"eth0 nic_tx", "eth0 nic_rx"}
+    clock.now += 0.5
+    assert "eth0 nic_tx_errors" in known(reading(source))
+
+
+def test_of_very_many_interfaces_those_with_a_device_are_read(tree: Tree) -> None:
+    for index in range(MOST + 3):
+        tree.interface(f"cali{index:03}", device=False)
+    tree.interface("eth0")
+    source = own(tree)
+    reading(source)
+    assert "eth0 nic_tx" in peaks(source)
+    assert len({resource.device for resource in source.resources}) == MOST
+    assert [name for name in source.missing if name.startswith("cali")] == ["cali031", "cali032", "cali033", "cali034"]
+
+
+def test_no_sysfs_at_all(tmp_path: Path) -> None:
+    source = InterfaceSource(proc=tmp_path, sys=tmp_path)
+    source.look()
+    assert source.resources == ()
+    assert list(source.read()) == []
+    assert list(source.missing) == ["net"]
+
+
+NONE = "0 0 0 0"
+DEV = f"""Inter-|   Receive                            |  Transmit
+ face |bytes packets errs drop fifo ... compressed multicast|bytes packets errs drop fifo ... compressed
+    lo:     100       2    0    0 {NONE}      100       2    0    0 {NONE}
+  eth0:    1000      20    1    2 {NONE}     3000      30    3    4 {NONE}"""
+
+
+def namespaces(tree: Tree, other: str) -> None:
+    for process, inode in (("self", "1"), ("42", other)):
+        (tree.proc / process / "ns").mkdir(parents=True)
+        os.symlink(f"net:[{inode}]", tree.proc / process / "ns" / "net")
+
+
+def test_another_namespace_is_read_through_its_process(tree: Tree) -> None:
+    tree.interface("eth9")
+    namespaces(tree, "777")
+    tree.process(42, "net/dev", DEV)
+    tree.process(42, "root/sys/class/net/eth0/speed", 100)
+    source = InterfaceSource(42, tree.proc, tree.sys)
+    source.look()
+    assert {resource.device for resource in source.resources} == {"lo@777", "eth0@777"}
+    assert reading(source)["eth0@777 nic_tx"] == 3000
+    assert reading(source)["eth0@777 nic_rx_dropped"] == 2
+    assert peaks(source)["eth0@777 nic_rx"] == 100e6 / 8
+    assert list(source.missing) == ["lo@777 speed"]
+
+
+def test_an_interface_that_leaves_another_namespace(tree: Tree) -> None:
+    namespaces(tree, "777")
+    path = tree.process(42, "net/dev", DEV)
+    source = InterfaceSource(42, tree.proc, tree.sys)
+    source.look()
+    path.write_text(DEV.rpartition("\n")[0])
+    values = reading(source)
+    assert math.isnan(values["eth0@777 nic_tx"])
+    assert values["lo@777 nic_tx"] == 100
+    assert "eth0@777 nic_tx" in source.missing
+
+
+def test_a_process_of_the_own_namespace_is_read_like_it(tree: Tree) -> None:
+    tree.interface("eth0")
+    namespaces(tree, "1")
+    source = InterfaceSource(42, tree.proc, tree.sys)
+    source.look()
+    assert {resource.device for resource in source.resources} == {"eth0"}
+
+
+def test_a_process_that_is_gone(tree: Tree) -> None:
+    source = InterfaceSource(42, tree.proc, tree.sys)
+    source.look()
+    assert (source.resources, list(source.missing)) == ((), ["net"])
+
+
+def test_this_machine_has_interfaces_and_long_lists_are_read_whole() -> None:
+    source = InterfaceSource(os.getpid())
+    source.look()
+    assert len(known(reading(source))) == len(source.resources) > 0
+    source.close()
