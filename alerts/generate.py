@@ -40,8 +40,12 @@ _QUERIES = {
     "q_split": f"max(eroica_localizer_no_consensus{{{_JOB}}}) > 0",
     "q_expected": f"max(eroica_localizer_workers_expected{{{_JOB}}})",
     "q_world": f"max(eroica_world_size{{{_JOB}}})",
-    "q_victims": f"max(eroica_anomaly_victims{{{_JOB}}}) > 0",
-    "q_window": f"max(eroica_localizer_window_id{{{_JOB}}})",
+    "q_victims": f"max(eroica_anomaly_victims{{{_JOB}, function_id=%q, cause=%q}}) > 0",
+    "q_ranks": (
+        "count by (rank) (eroica_anomaly_impact_ratio{"
+        f'{_JOB}, role=%q, severity=%q, scope="role", function_id=%q, cause=%q'
+        "})"
+    ),
     "q_link": f'topk(1, max by (link) (eroica_anomaly_impact_ratio{{{_JOB}, verdict="culprit", rank=""}}))',
     "q_deliveries": f'sort(sum by (delivery) (rate(eroica_deliveries_total{{{_JOB}, outcome="failed"}}[10m])) > 0)',
     "q_failed_windows": f'topk(8, max by (rank) (eroica_windows_total{{{_JOB}, outcome="failed"}}) > 0)',
@@ -55,19 +59,22 @@ _QUERIES = {
 
 _WORKER = "rank=%q, host=%q, severity=%q"
 _WORKER_ARGUMENTS = "$labels.rank $labels.host $labels.severity"
+_HANGS, _SLOWS = 'cause=~"@{hang_causes}"', 'cause!~"@{hang_causes}"'
 _FINDINGS = {
-    "worker": (f'{_WORKER}, verdict="culprit", cause!~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
-    "hang": (f'{_WORKER}, verdict="culprit", cause=~"{"|".join(HANG_CAUSES)}"', _WORKER_ARGUMENTS),
+    "worker": (f'{_WORKER}, verdict="culprit", scope!="role", {_SLOWS}', _WORKER_ARGUMENTS),
+    "role": (f'role=%q, severity=%q, verdict="culprit", scope="role", {_SLOWS}', "$labels.role $labels.severity"),
+    "hang": (f'{_WORKER}, verdict="culprit", {_HANGS}', _WORKER_ARGUMENTS),
     "link": ('rank="", severity=%q, verdict="culprit"', "$labels.severity"),
-    "job": (f'severity=%q, verdict="job", cause!~"{"|".join(HANG_CAUSES)}"', "$labels.severity"),
-    "jobhang": (f'severity=%q, verdict="job", cause=~"{"|".join(HANG_CAUSES)}"', "$labels.severity"),
+    "job": (f'severity=%q, verdict="job", {_SLOWS}', "$labels.severity"),
+    "jobhang": (f'severity=%q, verdict="job", {_HANGS}', "$labels.severity"),
 }
 """Matchers of the findings that one alert is about, and the labels that fill them in."""
 
-_PER_JOB, _PER_WORKER = "training_job, team", "training_job, team, rank, host"
-_HANGS, _SLOWS = 'cause=~"@{hang_causes}"', 'cause!~"@{hang_causes}"'
+_PER_JOB, _PER_WORKER, _PER_ROLE = "training_job, team", "training_job, team, rank, host", "training_job, team, role"
 _ALERTED = {
-    "worker": (_PER_WORKER, f'verdict="culprit", rank!="", {_SLOWS}'),
+    "worker": (_PER_WORKER, f'verdict="culprit", rank!="", scope!="role", {_SLOWS}'),
+    # What all workers of a role do is how the work is divided: it is told of the role, on no host.
+    "role": (_PER_ROLE, f'verdict="culprit", rank!="", scope="role", {_SLOWS}'),
     "hang": (_PER_WORKER, f'verdict="culprit", rank!="", {_HANGS}'),
     "link": (_PER_JOB, 'verdict="culprit", rank=""'),
     "job": (_PER_JOB, f'verdict="job", {_SLOWS}'),
@@ -147,18 +154,23 @@ def _lookups() -> dict[str, str]:
     """Return the pieces of annotations that look something up."""
     found = {
         "t_period": _ask("q_period", " ({{ .Value | humanizeDuration }})"),
-        "t_victims": _ask("q_victims", " Workers that wait for it: {{ .Value }}."),
-        "t_since": _ask("q_window", " The window was decided at {{ .Value | humanizeTimestamp }}."),
     }
     known = "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}"
+    waiting = f"(printf `@{{q_victims}}` {_JOB_ARGUMENTS} .Labels.function_id .Labels.cause)"
+    ranks = f"(printf `@{{q_ranks}}` {_JOB_ARGUMENTS} $labels.role $labels.severity .Labels.function_id .Labels.cause)"
     shown = {
         "function": "{{ .Labels.function }}",
         "cause": "{{ .Labels.cause }}",
         "function_cause": "{{ with .Labels.function }}{{ . }}, {{ end }}{{ .Labels.cause }}",
         "advice": known + "{{ else }}see the runbook{{ end }}",
+        "victims": f"{{{{ range query {waiting} }}}} Workers that wait for it: {{{{ .Value }}}}.{{{{ end }}}}",
+        "ranks": (
+            f'{{{{ range $i, $each := query {ranks} | sortByLabel "rank" }}}}{{{{ if $i }}}}, {{{{ end }}}}'
+            "{{ $each.Labels.rank }}{{ end }}"
+        ),
     }
     for name, (matchers, labels) in _FINDINGS.items():
-        top = f"topk(1, max by (function, cause) (eroica_anomaly_impact_ratio{{{_JOB}, {matchers}}}))"
+        top = f"topk(1, max by (function, function_id, cause) (eroica_anomaly_impact_ratio{{{_JOB}, {matchers}}}))"
         for what, text in shown.items():
             found[f"t_{what}_{name}"] = (
                 f"{{{{ range query (printf `{top}` {_JOB_ARGUMENTS} {labels}) }}}}{text}{{{{ end }}}}"

@@ -9,9 +9,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from eroica_otel.localize.policy import Policy
 from eroica_otel.model import Finding, Report
 from eroica_otel.publish.series import OpenFinding, is_alarming
 
+CRITICAL_KEPT_RATIO = Policy().critical_kept_ratio
+"""A finding that was critical is no longer from below this share of the iteration."""
 _HANGS = ("hang_missing_rank", "hang_in_python", "checkpoint_stall")
 
 
@@ -278,8 +281,11 @@ def _keep_cause(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFind
 
 
 def _keep_severity(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:
-    """Return the finding no less severe than it was: an impact around the limit would else be two alerts in turn."""
+    """Return a finding that was critical as critical until its impact is well below the limit: one that swings around
+    the limit would else be two alerts in turn.
+    """
     was = {old.finding.severity for old in earlier if _same(old.finding, item.finding)}
-    if item.finding.severity != "warning" or "critical" not in was:
+    fallen = item.finding.impact_ratio < CRITICAL_KEPT_RATIO
+    if item.finding.severity != "warning" or "critical" not in was or fallen:
         return item
     return replace(item, finding=replace(item.finding, severity="critical"))

@@ -17,6 +17,7 @@ RULES = sorted((ALERTS / "rules").glob("*.yml"))
 CASES = sorted((ROOT / "tests" / "alerts").glob("*.test.yml"))
 FINDINGS = (
     "EroicaWorkerSlowsJob",
+    "EroicaRoleSlowsJob",
     "EroicaWorkerHangsJob",
     "EroicaLinkSlowsJob",
     "EroicaJobSlowedEverywhere",

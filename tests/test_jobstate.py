@@ -69,13 +69,31 @@ def test_a_later_window_without_it_refutes_a_finding(reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "shown"),
-    [("critical", "warning", "critical"), ("warning", "critical", "critical"), ("critical", "info", "info")],
+    ("before", "after", "impact", "shown"),
+    [
+        ("critical", "warning", 0.19, "critical"),
+        ("critical", "warning", 0.15, "critical"),  # three quarters of the limit, 20 %
+        ("critical", "warning", 0.149, "warning"),
+        ("critical", "info", 0.01, "info"),
+        ("warning", "warning", 0.19, "warning"),
+        ("warning", "critical", 0.2, "critical"),
+    ],
 )
-def test_an_impact_that_swings_around_the_limit_is_one_alert(before: str, after: str, shown: str) -> None:
+def test_an_impact_that_swings_around_the_limit_is_one_alert(
+    before: str, after: str, impact: float, shown: str
+) -> None:
     life = verdict(Life(), item(severity=before))
-    (kept,) = verdict(life, item(severity=after), arrived=120.0).open
-    assert kept.finding.severity == shown
+    (kept,) = verdict(life, item(severity=after, impact_ratio=impact), arrived=120.0).open
+    assert (kept.finding.severity, kept.finding.impact_ratio) == (shown, impact)
+
+
+def test_a_critical_finding_falls_once_and_rises_at_the_limit_only() -> None:
+    life, shown = Life(), []
+    measured = [("warning", 0.19), ("critical", 0.22), ("warning", 0.16), ("warning", 0.14), ("warning", 0.16)]
+    for at, (severity, impact) in enumerate(measured):
+        life = verdict(life, item(severity=severity, impact_ratio=impact), arrived=60.0 * at)
+        shown += [one.finding.severity for one in life.open]
+    assert shown == ["warning", "critical", "critical", "warning", "warning"]
 
 
 def test_a_later_window_with_another_culprit_refutes_it() -> None:

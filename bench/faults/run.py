@@ -35,6 +35,7 @@ SETTLE_SECONDS = 10.0
 """After the first alert: another worker named by then counts against the run."""
 FINDINGS = (
     "EroicaWorkerSlowsJob",
+    "EroicaRoleSlowsJob",
     "EroicaWorkerHangsJob",
     "EroicaJobHangs",
     "EroicaLinkSlowsJob",

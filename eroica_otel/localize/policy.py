@@ -32,6 +32,7 @@ class Policy:
     gap_least_ratio: float = 0.03  # measured: median gap of clean windows 0.028; fewer is no gap, however steady
     impact_least_ratio: float = 0.02  # chosen: below it the finding is only info, since nobody waits for that rank
     critical_ratio: float = 0.20  # chosen: a fifth of the machine is lost
+    critical_kept_ratio: float = 0.15  # chosen: three quarters of it; below, a critical finding is a warning again
     victim_ratio: float = 0.5  # chosen: a victim waits longer than the culprit by half of the gap
     late_ratio: float = 0.2  # chosen: between the least and the median time in a collective, up to here it came last
 

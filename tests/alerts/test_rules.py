@@ -13,7 +13,7 @@ from alert_rules import ALERTS, CASES, FINDINGS, ROOT, RULES, alerts, all_rules,
 from eroica_otel import names
 from eroica_otel.localize import hang as hang_verdicts
 
-ALLOWED = {"training_job", "team", "rank", "host", "severity", "domain"}
+ALLOWED = {"training_job", "team", "rank", "host", "role", "severity", "domain"}
 HISTOGRAM_PARTS = ("_sum", "_count", "_bucket")
 
 
