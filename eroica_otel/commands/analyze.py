@@ -10,13 +10,15 @@ from pathlib import Path
 
 from eroica_otel.commands import offline_options
 from eroica_otel.commands.report import deliver, folders, question_options
+from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Report, Timeline
 from eroica_otel.offline.files import find
 from eroica_otel.offline.load import Options, Run, load
-from eroica_otel.offline.push import Destination, destination, named, push
+from eroica_otel.offline.push import Destination, destination, push
 from eroica_otel.offline.ranks import fits
+from eroica_otel.offline.redacted import named, redacted
 from eroica_otel.publish.report.pictures import shown_workers
 from eroica_otel.publish.report.verdict import grave
 from eroica_otel.publish.report.words import plural, visible
@@ -80,10 +82,15 @@ def run(arguments: argparse.Namespace) -> int:
     """
     folders(arguments.source)
     to = _destination(arguments)
+    config = WorkerConfig.from_env(os.environ)
+    for wrong in config.problems:
+        if "EROICA_REDACT" in wrong:
+            _say(wrong)
     runs = _runs(arguments)
-    report = _report(runs)
+    shown = [redacted(one, config, os.environ, arguments.job, _say) for one in runs]
+    report = _report(shown)
     deliver(arguments, report, lambda: [f"report: {arguments.html}"] if arguments.html else [])
-    problems = [problem for one in runs for problem in one.problems]
+    problems = [problem for one in shown for problem in one.problems]
     for problem in problems:
         _say(f"left out: {problem.text}")
     if to is not None:
@@ -125,10 +132,7 @@ def _destination(arguments: argparse.Namespace) -> Destination | None:
 
 
 def _push(run: Run, to: Destination, job: str) -> None:
-    for problem in to.config.problems:
-        if "EROICA_REDACT" in problem:
-            _say(problem)
-    windows = named(run.windows, to, job)
+    windows = named(run.windows, to.config, to.environment, job)
     count = push(windows, to, {rank: member.frames for rank, member in run.members.items()}, _say)
     _say(f"the patterns of {plural(count, 'worker')} are delivered as job {windows[0].identity.training_job}")
 

@@ -16,11 +16,13 @@ _NAMED = 4
 
 def passed(found: Found, others: Sequence[Problem]) -> list[str]:
     """Say which files of a folder were not looked at, or are JSON of another kind."""
-    names = [*found.passed, *(problem.path for problem in others)]
-    if not names:
-        return []
-    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return [f"not looked at, because it is no trace: {listed}"]
+    told = (("not looked at, because its name is that of no trace", found.passed),
+            ("no trace but JSON of another kind", tuple(problem.path for problem in others)))  # fmt: skip
+    return [f"{what}: {_listed(names)}" for what, names in told if names]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 class Said(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,11 +24,11 @@ from eroica_otel.export.instruments import create
 from eroica_otel.export.points import window_points
 from eroica_otel.export.redact import NONE
 from eroica_otel.export.remotewrite import RemoteWrite, Target
-from eroica_otel.export.secret import NamesFile, read_key, redactor
-from eroica_otel.identity import job_name
+from eroica_otel.export.secret import read_key, redactor
 from eroica_otel.kinds import Frame
 from eroica_otel.model import SCHEMA, Identity, Point, WorkerWindow
 from eroica_otel.offline.libraries import placed
+from eroica_otel.offline.redacted import keep
 from eroica_otel.wanted import OTLP, REMOTE_WRITE, otlp_endpoint, wanted
 
 _ENDPOINT, _EXACT_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -80,18 +80,6 @@ def destination(environment: Mapping[str, str], *, otlp: str = "", remote_write:
     return Destination(chosen, _pointed(environment, otlp), config)
 
 
-def named(windows: Sequence[WorkerWindow], to: Destination, job: str) -> tuple[WorkerWindow, ...]:
-    """Return the windows under the name of the job that may leave.
-
-    Where nobody gave one (``job`` is ""), the traces' folder stands there, or a script that a worker found: with
-    redaction the variables of a worker name the job, else it is "training", as of a live worker.
-    """
-    if job or to.config.redact == NONE:
-        return tuple(windows)
-    name = to.config.training_job or job_name(to.environment, ())
-    return tuple(replace(window, identity=replace(window.identity, training_job=name)) for window in windows)
-
-
 def push(
     windows: Sequence[WorkerWindow],
     to: Destination,
@@ -116,18 +104,11 @@ def push(
         for done, window in enumerate(windows):
             rank = window.identity.rank
             points = window_points(made.window(fit(window), map(placed, frames.get(rank, ()))))
-            _keep(kept, say)
+            keep(kept, say)
             why = _deliver(window.identity, points, to)
             if why:
                 raise DeliveryError(f"rank {rank} {why}; {done} of {len(windows)} workers have been delivered")
     return len(windows)
-
-
-def _keep(names_file: NamesFile, say: Callable[[str], None]) -> None:
-    try:
-        names_file.write()
-    except OSError as error:
-        say(f"the names behind the tokens cannot be kept ({error}); they are in the traces")
 
 
 def _deliver(who: Identity, points: Sequence[Point], to: Destination) -> str:

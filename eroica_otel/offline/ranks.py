@@ -11,9 +11,8 @@ from typing import NamedTuple
 from eroica_otel.errors import ConfigError
 from eroica_otel.offline.member import Member
 from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.rankword import ENDING, rank_by_word
 
-_ENDING = re.compile(r"(?:\.(?:pt|trace|json|gz|sqlite|kineto|chrome))+$", re.IGNORECASE)
-_WORD = re.compile(r"(?:^|[^a-z])(?:rank|worker|gpu)[-_. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _PROCESS = re.compile(r"_\d+\.\d{10,}$")
 """How torch names a file by itself: host_PID.TIME; that number is no rank."""
 _WORKER = re.compile(r"#(\d{1,6})$")
@@ -72,26 +71,20 @@ def rank_of_name(path: str) -> int | None:
     name = os.path.basename(os.path.normpath(path))
     if several := _WORKER.search(name):
         return int(several[1])
-    if (rank := _of_word(path)) is not None:
+    if (rank := rank_by_word(path)) is not None:
         return rank
-    stem = _ENDING.sub("", name)
+    stem = ENDING.sub("", name)
     if _PROCESS.search(stem):
         return None
     numbers = _NUMBER.findall(stem)
     return int(numbers[-1]) if numbers else None
 
 
-def _of_word(path: str) -> int | None:
-    """Return the rank where a word of the name says that it is one."""
-    word = _WORD.search(_ENDING.sub("", os.path.basename(os.path.normpath(path))))
-    return None if word is None else int(word[1])
-
-
 def _told(member: Member, *, alone: bool) -> int | None:
     if member.rank is not None:
         return member.rank
     # Of a single file a number alone is rather a version or a date.
-    named = _of_word(member.path) if alone else rank_of_name(member.path)
+    named = rank_by_word(member.path) if alone else rank_of_name(member.path)
     return 0 if named is None and alone else named
 
 
@@ -119,7 +112,7 @@ def _disagreements(members: Mapping[int, Member], given: Mapping[str, int]) -> l
     """Say where a name promises another rank than the trace has; only where a word says that it means a rank."""
     found = []
     for rank, member in members.items():
-        named = _of_word(member.path)
+        named = rank_by_word(member.path)
         if named is not None and named != rank and member.path not in given:
             found.append(f"{member.path} is of rank {rank}, as it says itself, whatever its name says")
     return found[:4]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,54 @@ def test_paths_without_a_trace(tmp_path: Path) -> None:
         ("my_trace.json", b'{"schema": 1}', False),
         ("cut.json.gz", b"\x1f\x8b garbage", False),
         ("empty.json", b"", False),
+        ("config.json", b'{"schema": 1', False),
+        ("rank3.json", b'{"schema": 1}', False),
+        ("list.json", b"[1, 2]", True),
+        ("cut.json.gz", gzip.compress(b'{"schema": 1}', mtime=0)[:-9], False),
     ],
 )
 def test_json_of_another_kind_is_told_from_a_broken_trace(
     name: str, content: bytes, other: bool, tmp_path: Path
 ) -> None:
     assert is_other_json(str(touch(tmp_path / name, content))) is other
+
+
+def test_folders_behind_links_are_searched_once_and_a_circle_ends(tmp_path: Path) -> None:
+    run, scratch = tmp_path / "run", tmp_path / "scratch"
+    run.mkdir()
+    touch(run / "rank0.json")
+    touch(scratch / "rank1.json")
+    (run / "rank1").symlink_to(scratch)
+    (run / "again").symlink_to(scratch)
+    (scratch / "back").symlink_to(run)
+    found = find([run])
+    assert [Path(one).name for one in found.files] == ["rank0.json", "rank1.json"]
+    assert found.problems == ()
+
+
+def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path / "open" / "rank0.json")
+    touch(tmp_path / "shut" / "rank1.json")
+    really = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path)
+
+    def is_file(path: Path) -> bool:
+        if path.parent.name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return os.path.isfile(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(Path, "is_file", is_file)
+    found = find([tmp_path])
+    assert [Path(one).name for one in found.files] == ["rank0.json"]
+    (problem,) = found.problems
+    what = "the folder cannot be read (Permission denied); make it readable for this user, or leave it out"
+    assert problem.text == f"{tmp_path / 'shut'}: {what}"
+    (alone,) = find([tmp_path / "shut"]).problems
+    assert alone == problem

@@ -73,8 +73,21 @@ def test_what_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     assert "rank1.json" in cut
     assert "rank2.json: the file is empty" in empty
     assert "rank 3 is claimed by 2 files" in contested
-    (passed,) = run.notes
-    assert passed == (f"not looked at, because it is no trace: {tmp_path / 'notes.txt'}, {tmp_path / 'report.json'}")
+    assert run.notes == (
+        f"not looked at, because its name is that of no trace: {tmp_path / 'notes.txt'}",
+        f"no trace but JSON of another kind: {tmp_path / 'report.json'}",
+    )
+
+
+@pytest.mark.parametrize("content", [b"{" + b" " * 199, bytes(range(200)), b'{"deviceProperties": [], "sche'])
+def test_what_may_be_the_trace_of_a_rank_is_a_problem_and_no_other_json(tmp_path: Path, content: bytes) -> None:
+    write(tmp_path / "rank0.json", rank=0)
+    for name in ("rank3.json", "worker_b.json"):
+        (tmp_path / name).write_bytes(content)
+    run = load([tmp_path])
+    assert ranks(run) == [0]
+    assert [problem.path for problem in run.problems] == [str(tmp_path / "rank3.json"), str(tmp_path / "worker_b.json")]
+    assert run.notes == ()
 
 
 def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,29 @@ class Sent:
 
 def marks(data: bytes, words: tuple[str, ...]) -> list[str]:
     return [word for word in words if word.encode() in data]
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, mode: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return everything that analyze writes and prints of these traces and a broken one."""
+    monkeypatch.setenv("EROICA_DIR", str(folder / "workers"))
+    monkeypatch.setenv("EROICA_REDACT", mode)
+    (folder / "mark_traces" / "rank2.json").write_text('{"traceEvents": [')
+    files = {flag: folder / f"out{flag}" for flag in ("--json", "--html", "--prompt-json")}
+    words = [word for flag, file in files.items() for word in (flag, str(file))]
+    assert main(["analyze", str(folder / "mark_traces"), *words]) == 3
+    told = capsys.readouterr()
+    return [*(file.read_text("utf-8") for file in files.values()), told.out, told.err]
+
+
+def test_no_report_of_analyze_holds_them_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_ranks(tmp_path)
+    for text in written(tmp_path, monkeypatch, "names", capsys):
+        assert not re.search(r"mark_|markdata", text.lower())
+        assert text
+    for text in written(tmp_path, monkeypatch, "none", capsys)[:4]:
+        assert "mark_" in text, "in the clear they are there, so this test looks where they are"
 
 
 def test_in_the_clear_they_are_there_so_this_test_looks_where_they_are(
