@@ -83,6 +83,30 @@ class Tree:
         self.write(path, text)
         return path
 
+    def node(
+        self, name: str = "node0", cores: str = "0-1", numastat: str = "numa_hit 5\nnuma_miss 6\nother_node 7"
+    ) -> None:
+        folder = self.sys / "devices" / "system" / "node" / name
+        self.write(folder / "cpulist", cores)
+        self.write(folder / "numastat", numastat)
+
+    def running(self, pid: int = 42, core: int = 1, user: int = 30, system: int = 20, name: str = "python") -> None:
+        """A process with two threads; of its stat all other fields are 0."""
+        fields = ["0"] * 50
+        fields[0], fields[7], fields[9] = "S", "111", "3"
+        fields[11], fields[12], fields[36] = str(user), str(system), str(core)
+        self.process(pid, "stat", f"{pid} ({name}) {' '.join(fields)}")
+        self.process(pid, "status", "Name:\tpython\nCpus_allowed_list:\t0-3\n")
+        self.process(pid, "io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 512")
+        for thread in (pid, pid + 1):
+            self.process(pid, f"task/{thread}/schedstat", f"{thread}000 500 7")
+
+    def cgroup(self, path: str, hierarchy: str = "", **files: object) -> None:
+        """Write files of one cgroup; cpu_max is cpu.max, cpu_cfs_quota_us is cpu.cfs_quota_us."""
+        for name, text in files.items():
+            controller, _, rest = name.partition("_")
+            self.write(self.sys / "fs" / "cgroup" / hierarchy / path / f"{controller}.{rest}", text)
+
 
 def reading(source: Source) -> dict[str, float]:
     """Return what a source reads now, by "device name"."""
