@@ -120,3 +120,17 @@ class Sweep:
         self._open = rows.take(lasting & (rows.start < self._end)) if high < self._end else joined([])
         self._low = high
         return Block(low, high, rows.take((rows.end > low) & (rows.start < high)))
+
+    def blocks(self, upto: int, new: Rows) -> Iterator[Block]:
+        """Yield blocks, the last of which ends at ``upto``; as block(), but ``new`` may be more than fits into one.
+
+        Where it is not sorted by start (a clock that stepped back) it makes one.
+        """
+        steady = bool((new.start[1:] >= new.start[:-1]).all())
+        while steady and new.start.size > 2 * self.size and not self.done:
+            border = int(new.start[self.size])
+            after = int(np.searchsorted(new.start, border, side="right"))
+            yield self.block(border + 1, new.take(slice(0, after)))
+            new = new.take(slice(after, None))
+        if not self.done:
+            yield self.block(upto, new)

@@ -140,6 +140,8 @@ def _by_block(
     """Add the charged pieces of all blocks to ``stretches``; return the charged nanoseconds of each level."""
     charged = [0] * len(order)
     for block in source.blocks(labels.wanted, capture.start_ns, capture.end_ns):
+        if block.low == block.high:
+            continue
         levels = _trace_levels(block, labels)
         levels |= {name: walk.within(block.low, block.high) for name, walk in python.items()}
         pieces, times = charge_levels([levels.get(level, nothing()) for level in order], block.low, block.high)

@@ -113,7 +113,8 @@ class Spill:
         return self._file >= 0 and not self.problem
 
     def _failed(self, error: OSError) -> None:
-        self.problem = f"no file for a large trace in {self._folder}: {error.strerror or error}; memory is used instead"
+        where = f" in {self._folder}" if self._folder else ""
+        self.problem = f"no file for a large trace{where}: {error.strerror or error}; memory is used instead"
 
     def _write(self, array: Array) -> None:
         left = memoryview(array.tobytes())

@@ -95,13 +95,15 @@ class Batches:
             if 2 * ready >= sweep.size:
                 new, pending = _split(pending, upto)
                 waiting -= ready
-                yield sweep.block(int(self._clock.of(np.array([upto]))[0]), self._on_clock(new))
+                yield from sweep.blocks(int(self._clock.of(np.array([upto]))[0]), self._on_clock(new))
                 if sweep.done:
                     return
                 look = waiting + sweep.size
             else:
                 look = waiting + waiting // 2
-        yield sweep.block(FAR, self._on_clock(_split(pending, FAR)[0]))
+        new = _split(pending, FAR)[0]
+        pending.clear()
+        yield from sweep.blocks(FAR, self._on_clock(new))
 
     def moves(self, function: Times) -> Moves:
         """Return the events whose label has a function (by number; -1: none)."""
