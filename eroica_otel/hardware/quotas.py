@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from eroica_otel.hardware.cgroups import folders, read_integer, tightest
-from eroica_otel.hardware.columns import Column, FileSource, number
+from eroica_otel.hardware.columns import Column, FileSource, number, text_of
 from eroica_otel.hardware.host import PROC, SYS
 from eroica_otel.hardware.pace import Clock
 from eroica_otel.hardware.processes import cores_of
@@ -57,22 +57,29 @@ class CgroupSource(FileSource):
 
     def _cpu(self, pid: int, folder: Path, quota: float | None) -> Iterator[Column]:
         device, path = f"pid {pid}", folder / "cpu.stat"
-        version_2 = (folder / "cgroup.controllers").exists() or (folder / "cpu.max").exists()
+        version_2 = "usage_usec" in text_of(path)
         peak = quota if quota is not None else cores_of(pid, self._proc, self._sys)
         used = Resource("cgroup_cpu", device, "ns", peak * 1e9, counter=True)
         if version_2:
             yield Column(used, path, _field(b"usage_usec", 1000))
         else:
-            yield Column(used, folder / "cpuacct.usage", number)
+            yield Column(used, self._accounted(pid, folder) / "cpuacct.usage", number)
         if quota is None:
             self.missing[f"{device} cgroup_throttled"] = "no CPU quota is set around it"
             return
         wait = (b"throttled_usec", 1000) if version_2 else (b"throttled_time", 1)
-        # Throttled time is summed over the cores, so that all of them throttled all the time is the peak.
+        # Summed over the cores that were throttled, so that no single number is its peak.
         throttled = Resource("cgroup_throttled", device, "ns", math.nan, counter=True)
         yield Column(throttled, path, _field(*wait))
         periods = Resource("cgroup_throttled_periods", device, "1", math.nan, counter=True)
         yield Column(periods, path, _field(b"nr_throttled", 1))
+
+    def _accounted(self, pid: int, folder: Path) -> Path:
+        """Return where version 1 counts the CPU time of ``folder``: often, not always, in the folder itself."""
+        around = folders(pid, "cpuacct", self._proc, self._sys)
+        counted = [found for found in around if (found / "cpuacct.usage").exists()]
+        same = [found for found in counted if found.name == folder.name]
+        return (same or counted or [folder])[0]
 
     def _memory(self, pid: int) -> Iterator[Column]:
         """Yield the memory of the innermost cgroup that has a limit, against that limit."""

@@ -87,10 +87,8 @@ class RocmSource(FileSource):
     def _sensors(self, folder: Path, device: str) -> Iterator[Column]:
         for sensor in names(folder / "hwmon")[:1]:
             inside = folder / "hwmon" / sensor
-            # Newer drivers tell the power of the moment, older ones an average.
-            power = next(
-                (file for file in ("power1_input", "power1_average") if (inside / file).exists()), "power1_input"
-            )
+            # Which of the two there is depends on the GPU.
+            power = "power1_average" if (inside / "power1_average").exists() else "power1_input"
             limit = self._peak(inside / "power1_cap", _millionth)
             yield Column(Resource("power", device, "W", limit, counter=False), inside / power, _millionth, FAST_S)
             temperature = Resource("temperature", device, "Cel", math.nan, counter=False)
