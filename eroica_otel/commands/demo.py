@@ -26,22 +26,24 @@ from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json
 from eroica_otel.publish.report import terminal
 
-HELP = """\
-See it work: train a small model with 4 processes, slow one of them down for real, and read the verdict.
-
-The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time,
-so that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer,
-report. report.json, report.html, injected.json (what was really done) and demo.log go to the output folder.
-
---backend prometheus adds a real Prometheus and a real Alertmanager with the rules that eroica-otel brings along: the
-fault is followed to the alert that fires and to the one notification, which go to alert.json."""
-
 FAULT_SECONDS = 0.06
 """What "python" and "input" add to each iteration of one rank."""
 FAULT_MEGABITS = 150
 """What "network" leaves of one node's link of 1 Gbit, per second."""
 FAULT_CORES = 0.07
 """What "cpu" leaves; a worker of the demo uses a tenth of a core."""
+HELP = f"""\
+See it work: train a small model with 4 processes, slow one of them down for real, and read the verdict.
+
+The training is DistributedDataParallel with gloo on the CPU. Its accelerator is one operator that takes a fixed time,
+so that no GPU is needed; everything else is what you would run: hooks, agreed window, patterns by OTLP, localizer,
+report. report.json, report.html, injected.json (what was really done) and demo.log go to the output folder.
+
+--fault cpu gives one worker {100 * FAULT_CORES:.0f} % of a core: a worker of this training needs a tenth of one only,
+so that a limit of, say, a quarter would slow nothing.
+
+--backend prometheus adds a real Prometheus and a real Alertmanager with the rules that eroica-otel brings along: the
+fault is followed to the alert that fires and to the one notification, which go to alert.json."""
 EXPECTED = {
     "python": "python_overhead",
     "input": "slow_input",

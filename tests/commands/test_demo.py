@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eroica_otel.commands.demo import MARKER, OURS, _own_folder
+from eroica_otel.commands.demo import FAULT_CORES, HELP, MARKER, OURS, _own_folder
 from eroica_otel.errors import ConfigError
+
+
+def test_the_help_says_how_hard_the_limit_of_the_cpu_is() -> None:
+    assert FAULT_CORES == 0.07
+    assert "--fault cpu gives one worker 7 % of a core: a worker of this training needs a tenth of one" in HELP
 
 
 def test_what_an_earlier_demo_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

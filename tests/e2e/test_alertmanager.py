@@ -84,6 +84,11 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         # The cause at job f turned out to be of another domain, and its first alert stays for some minutes.
         raised("EroicaWorkerSlowsJob", "f", "warning", rank="0", host="n8", domain="code"),
         raised("EroicaWorkerSlowsJob", "f", "warning", rank="0", host="n8", domain="data"),
+        # One role of job g is slow, which explains its symptom; at job h all workers are.
+        raised("EroicaRoleSlowsJob", "g", "warning", role="all"),
+        raised("EroicaJobSlower", "g", "warning"),
+        raised("EroicaJobSlowedEverywhere", "h", "warning"),
+        raised("EroicaRoleSlowsJob", "h", "warning", role="all"),
         # What is about no job is silenced by none.
         raised("EroicaLocalizerFailing", "", "warning", team=""),
         raised("EroicaDeadMan", "", "none", team=""),
@@ -97,6 +102,8 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         ("pager", "EroicaWorkerSlowsJob", "d", "nlp", 1),
         ("pager", "EroicaWorkerSlowsJob", "e", "nlp", 1),
         ("tickets", "EroicaWorkerSlowsJob", "f", "nlp", 2),
+        ("tickets", "EroicaRoleSlowsJob", "g", "nlp", 1),
+        ("tickets", "EroicaJobSlowedEverywhere", "h", "nlp", 1),
         ("tickets", "EroicaLocalizerFailing", "", "", 1),
         ("watchdog", "EroicaDeadMan", "", "", 1),
     }
@@ -119,4 +126,6 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         ("EroicaJobSlower", "c"),
         ("EroicaJobSlowedEverywhere", "d"),
         ("EroicaWorkerSlowsJob", "e"),
+        ("EroicaJobSlower", "g"),
+        ("EroicaRoleSlowsJob", "h"),
     }
