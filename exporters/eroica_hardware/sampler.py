@@ -1,0 +1,128 @@
+"""Reads one source at a steady rate into its ring: 100 Hz, and up to 1 kHz while a window is announced.
+
+Takes a source, a ring, clock and sleep. Each source has a sampler and a thread of its own: a driver that hangs, or
+firmware that takes 20 ms, holds up nobody else. A source that fails is counted, logged once and asked again later; the
+ring's heartbeat goes on, so that workers can tell a silent source from a dead agent.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from eroica_hardware.deadlines import SECOND, Deadlines
+from eroica_hardware.rings import KeptRing
+from eroica_otel.errors import HardwareError
+from eroica_otel.hardware.source import Source
+
+LOG = logging.getLogger(__name__)
+
+STEADY_HERTZ = 100.0
+WINDOW_HERTZ = 1000.0
+LOOK_NS = 10 * SECOND
+RETRY_NS = 10 * SECOND
+MOST_BUSY = 0.5
+"""Share of the time that a source may take for its readings: above it, it is asked less often."""
+
+
+class Sampler:
+    """One source and its ring.
+
+    Attributes:
+        failures: What went wrong and how often: "source" (look or read), "ring" (folder full, read-only, gone).
+        samples: Rows written.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        ring: KeptRing,
+        in_window: Callable[[int], bool],
+        clock: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
+        most_hertz: float = WINDOW_HERTZ,
+    ) -> None:
+        """Sample never faster than ``most_hertz``, and fast while ``in_window`` says so of a time (monotonic ns)."""
+        self.source, self.ring = source, ring
+        self.failures: Counter[str] = Counter()
+        self.samples = 0
+        self._in_window, self._clock, self._sleep, self._most = in_window, clock, sleep, most_hertz
+        now = clock()
+        self.deadlines = Deadlines(min(STEADY_HERTZ, most_hertz), now)
+        self._looked: int | None = None
+        self._resume = now
+        self._reading_ns = 0.0
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Sample until ``stop`` says so, then end the ring."""
+        while not stop():
+            wait = self.deadlines.wait(self._clock())
+            if wait:
+                self._sleep(wait / SECOND)
+            else:
+                self.tick()
+        self.ring.close()
+
+    def tick(self) -> None:
+        """Use the deadline that has come: one reading, if the source is not at rest after a failure; never raises."""
+        now = self._clock()
+        self.deadlines.tick(now)
+        fast = self._in_window(now)
+        if now >= self._resume:
+            self._guarded("source", lambda: self._sample(now, fast))
+        self._guarded("ring", lambda: self.ring.alive(self._clock()))
+        self.deadlines.change(self._hertz(fast), self._clock())
+
+    def _hertz(self, fast: bool) -> float:
+        """Return the rate that is wanted, or as much of it as the source can answer without being busy all the time.
+
+        Only steps of 2: a rate that followed each reading would change all the time.
+        """
+        wanted = min(WINDOW_HERTZ if fast else STEADY_HERTZ, self._most)
+        while wanted * self._reading_ns > MOST_BUSY * SECOND and wanted > 1:
+            wanted /= 2
+        return wanted
+
+    def _sample(self, now: int, fast: bool) -> None:
+        if self._looked is None or (now - self._looked >= LOOK_NS and not fast):  # looking takes long
+            self._looked = now
+            self.source.look()
+            resources = self.source.resources
+            self._guarded("ring", lambda: self.ring.prepare(resources, now))
+        if not self.source.resources:
+            return
+        began = self._clock()
+        values = self.source.read()
+        ended = self._clock()
+        self._reading_ns += 0.1 * (ended - began - self._reading_ns)
+        self._guarded("ring", lambda: self._write((began + ended) // 2, values))
+
+    def _write(self, when: int, values: Sequence[float]) -> None:
+        if len(values) != len(self.source.resources):
+            raise HardwareError(f"{len(values)} values of {len(self.source.resources)} resources")
+        self.ring.append(when, values)
+        self.samples += 1
+
+    def _guarded(self, what: str, call: Callable[[], None]) -> None:
+        """Run ``call``; what it raises is counted, the first time logged, and followed by a rest and a new look."""
+        try:
+            call()
+        except Exception:  # a driver's library raises what it likes, and the other resources are still wanted
+            self.failures[what] += 1
+            self._resume, self._looked = self._clock() + RETRY_NS, None
+            level = logging.WARNING if self.failures[what] == 1 else logging.DEBUG
+            LOG.log(level, "source %s: %s failed, again in 10 s", self.source.family, what, exc_info=True)
+
+
+def start(samplers: Sequence[Sampler], stop: threading.Event) -> list[threading.Thread]:
+    """Run each sampler in a thread of its own until ``stop`` is set; they are daemons, as a driver may never answer."""
+    threads = [
+        threading.Thread(target=one.run, args=(stop.is_set,), name=f"sampler-{one.source.family}", daemon=True)
+        for one in samplers
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
