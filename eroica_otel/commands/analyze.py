@@ -145,7 +145,7 @@ def _report(runs: list[Run]) -> Report:
     run, *before = runs
     # A window is never its own reference, and two runs may have ended in one second.
     reference = [replace(window, window_id=run.windows[0].window_id - 1) for one in before for window in one.windows]
-    report = judge_traces(run.windows, reference, expected=run.expected)
+    report = judge_traces(run.windows, reference, expected=run.expected, apart=run.apart)
     notes = [*run.notes, *(f"BEFORE: {note}" for one in before for note in one.notes)]
     problems = [f"left out: {problem.text}" for one in runs for problem in one.problems]
     notes += problems[:_PROBLEMS]

@@ -24,6 +24,7 @@ def judge_traces(
     reference: Sequence[WorkerWindow] = (),
     *,
     expected: int,
+    apart: bool = False,
     policy: Policy = Policy(),  # noqa: B008 - frozen
 ) -> Report:
     """Return the verdict on one run, compared with another where there is one.
@@ -32,12 +33,15 @@ def judge_traces(
         windows: The run, one window a rank.
         reference: The run that it is compared with; () without one.
         expected: Workers that the job had.
+        apart: Whether the windows are of different iterations, so that confidence is low.
     """
     report = judge(windows, reference, expected=expected, policy=policy)
     scene = scene_of_windows(windows, reference, policy)
     if scene is None:
         return report
     findings = (*_costly(report, scene), *(() if scene.reference else _new(report, outside_findings(scene))))
+    if apart:
+        findings = tuple(replace(finding, confidence="low") for finding in findings)
     detail = detail_of(scene, findings, network_of(scene.columns.windows, policy))
     return replace(report, findings=findings, notes=(*report.notes, *gains(scene)), detail=detail)
 

@@ -18,6 +18,7 @@ from eroica_otel.offline.ranks import assign, check_given
 from eroica_otel.offline.stretches import STEPS
 from eroica_otel.summarize.readers.any import LIMIT_BYTES
 
+_APART = "the traces have no step in common, so they are of different iterations: findings have low confidence"
 _EPOCH_FROM = 1_262_304_000
 """2010 in Unix seconds: an earlier time is no time of day but a clock that counts from somewhere else."""
 
@@ -55,6 +56,7 @@ class Run:
         expected: Workers that the job had.
         problems: What could not be used.
         notes: What a reader of the verdict should know.
+        apart: Whether the traces have no step in common, so that different iterations are compared.
     """
 
     windows: tuple[WorkerWindow, ...]
@@ -62,6 +64,7 @@ class Run:
     expected: int
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
+    apart: bool = False
 
 
 def load(
@@ -91,13 +94,16 @@ def load(
     assigned = assign(read, given)
     problems = (*found.problems, *(one for one in failed if one not in others), *assigned.problems)
     _check_any(assigned.members, problems, others)
-    members, notes = _in_common(assigned.members, requests, options.jobs, told)
+    members, again, notes = _in_common(assigned.members, requests, options.jobs, told)
+    problems = (*problems, *again)
+    _check_any(members, problems, others)
     return Run(
         windows=_windows(members, options, _job(options, members, paths)),
         members=members,
         expected=_expected(members),
         problems=problems,
         notes=(*passed(found, others), *assigned.notes, *notes, *of_members(members, options)),
+        apart=notes == [_APART],
     )
 
 
@@ -115,23 +121,29 @@ def _check_any(members: Mapping[int, Member], problems: Sequence[Problem], other
 
 def _in_common(
     members: Mapping[int, Member], requests: Sequence[Request], jobs: int, told: Told
-) -> tuple[Mapping[int, Member], list[str]]:
-    """Read those again that hold steps which others lack, so that all are compared over the same iterations."""
+) -> tuple[Mapping[int, Member], list[Problem], list[str]]:
+    """Read those again that hold steps which others lack, so that all are compared over the same iterations.
+
+    One that cannot be read again is left out: what was read of it at first is of other iterations.
+    """
     steps = {rank: set(member.steps) for rank, member in members.items() if member.marked == STEPS}
     common = set.intersection(*steps.values()) if steps else set()
     longer = [rank for rank, mine in steps.items() if common and mine != common]
     if not longer:
-        apart = bool(steps) and not common
-        return members, ["the traces have no step in common, so they are of different iterations"] if apart else []
+        return members, [], [_APART] if steps and not common else []
     by_path = {request.path: request for request in requests}
     again = [replace(by_path[members[rank].path], steps=tuple(sorted(common))) for rank in longer]
     renewed = dict(members)
+    lost = []
     for rank, outcome in zip(longer, read_all(again, jobs, told), strict=True):
         if isinstance(outcome, Member):
             renewed[rank] = outcome
+        else:
+            del renewed[rank]
+            lost.append(outcome)
     which = f"{min(common)} to {max(common)}" if len(common) > 1 else str(min(common))
     note = f"the traces hold different steps; those that all of them have are compared ({which})"
-    return renewed, [note]
+    return renewed, lost, [note]
 
 
 def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple[WorkerWindow, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import EroicaError, TraceError
 from eroica_otel.kinds import Frame, frame_identity
 from eroica_otel.model import Identity, WorkerWindow
@@ -19,6 +20,7 @@ from eroica_otel.profile import samples
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import LIMIT_BYTES, read_trace, workers_in
 from eroica_otel.summarize.readers.folder import trace_of
+from eroica_otel.summarize.resources import HOLD
 from eroica_otel.traces import Trace
 
 NOBODY = Identity("", -1, "")
@@ -89,7 +91,11 @@ def read_member(request: Request) -> Member | Problem:
     try:
         trace = _read(request)
         chosen = choose(trace, request.iterations, request.steps)
-        window = summarize_trace(trace, NOBODY, reason=request.reason, stretch=chosen.stretch, top=request.top)
+        config = WorkerConfig.from_env(os.environ)
+        window = summarize_trace(
+            trace, NOBODY, reason=request.reason, stretch=chosen.stretch, top=request.top,
+            hold={**HOLD, **config.held_shares()}, order=config.charge_order(),
+        )  # fmt: skip
     except MemoryError:
         text = f"{request.path}: memory ran out; read fewer files at a time (--jobs 1), or profile fewer iterations"
         return Problem(request.path, text)

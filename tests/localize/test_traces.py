@@ -93,5 +93,12 @@ def test_several_workers_are_judged_as_in_a_live_window() -> None:
     assert (finding.cause, finding.ranks) == ("slow_input", (2,))
 
 
+def test_windows_of_different_iterations_give_findings_of_low_confidence() -> None:
+    before, after = [window({GEMM: 60}, window_id=1)], [window({GEMM: 60, READ: 40})]
+    (sure,), (unsure,) = (judge_traces(after, before, expected=1, apart=apart).findings for apart in (False, True))
+    assert (sure.confidence, unsure.confidence) == ("high", "low")
+    assert replace(unsure, confidence="high") == sure
+
+
 def test_nothing_at_all() -> None:
     assert judge_traces([], expected=0).findings == ()

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from eroica_otel.errors import ConfigError, TraceError
+from eroica_otel.offline import member, pool
 from eroica_otel.offline.load import Options, Run, load
+from eroica_otel.offline.problem import Problem
 from trace_files import GEMM, START_US, event, kineto, write
 
 
@@ -56,7 +58,26 @@ def test_steps_that_nobody_shares_are_compared_all_the_same_and_told_of(tmp_path
     write(tmp_path / "rank1.json", rank=1, steps=(8, 9, 10))
     run = load([tmp_path])
     assert [window.iterations for window in run.windows] == [2, 3]
-    assert run.notes == ("the traces have no step in common, so they are of different iterations",)
+    assert run.apart
+    assert run.notes == (
+        "the traces have no step in common, so they are of different iterations: findings have low confidence",
+    )
+
+
+def test_a_trace_that_cannot_be_read_again_for_the_common_steps_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "rank0.json", rank=0, steps=(5, 6, 7, 8))
+    write(tmp_path / "rank1.json", rank=1, steps=(6, 7, 8))
+    really = member.read_member
+
+    def once(request: member.Request) -> member.Member | Problem:
+        return Problem(request.path, f"{request.path}: gone") if request.steps else really(request)
+
+    monkeypatch.setattr(pool, "read_member", once)
+    run = load([tmp_path])
+    assert ranks(run) == [1]
+    assert [problem.text for problem in run.problems] == [f"{tmp_path / 'rank0.json'}: gone"]
 
 
 def test_what_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -157,3 +178,14 @@ def test_a_clock_that_counts_from_somewhere_gives_no_time_of_day(tmp_path: Path)
     at_zero = load([write(tmp_path / "rank0.json", kineto(start_us=1000))])
     # What the trace does not tell is now, and not 1970.
     assert at_zero.windows[0].window_id > START_US // 1_000_000
+
+
+def test_the_order_of_charging_and_the_held_share_are_those_of_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level that is left out of the order is never charged."""
+    write(tmp_path / "rank0.json", rank=0)
+    plain = load([tmp_path]).windows[0].kinds
+    assert plain["compute"] > 0
+    monkeypatch.setenv("EROICA_ORDER", "communication,memory,host,python")
+    assert load([tmp_path]).windows[0].kinds["compute"] == 0

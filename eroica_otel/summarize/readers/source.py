@@ -65,7 +65,7 @@ def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
 
 def _too_large(path: str, packed: bool, limit_bytes: int) -> str:
     what = "unpacks to" if packed else "has"
-    return f"{path}: {what} more than {limit_bytes} bytes: raise the limit if it is a trace of that size"
+    return f"{path}: {what} more than {limit_bytes} bytes: raise the limit (--limit GB) if it is a trace of that size"
 
 
 def _damage() -> tuple[type[Exception], ...]:
