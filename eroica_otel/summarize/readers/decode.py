@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -67,6 +69,7 @@ class Document(msgspec.Struct):
     traceEvents: msgspec.Raw = _NOTHING
 
 
+_LABEL, _THREAD = attrgetter("cat", "name"), attrgetter("tid")
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _TIMES = msgspec.json.Decoder(list[_Times])
 _DOCUMENT = msgspec.json.Decoder(Document)
@@ -222,8 +225,7 @@ class Decoder:
             skipped["begin or end alone (ph B, E)"] += sum(
                 event.ph in UNPAIRED for event in [event for event in events if event.ph != "X"]
             )
-        labels = self._labels
-        label = np.array([labels[event.cat, event.name] for event in kept], np.int32)
+        label = _numbers(self._labels, _LABEL, kept)
         start = np.array([event.ts for event in kept], np.float64)
         length = np.array([event.dur for event in kept], np.float64)
         good = _usable(start, length, skipped) & ~self._marked(label, _SPANS)
@@ -244,7 +246,7 @@ class Decoder:
             start=start,
             end=end,
             label=label,
-            thread=np.array([self._threads[event.tid] for event in kept], np.int32),
+            thread=_numbers(self._threads, _THREAD, kept),
             comms=[
                 Comm(row, int(label[row]), int(start[row]), int(end[row]), arguments.decode(kept[row].args))
                 for row in moving
@@ -256,6 +258,11 @@ class Decoder:
     def _call_stacks(self, kept: list[_Event]) -> Times:
         texts = [(row, arguments.decode(event.args).stack) for row, event in enumerate(kept)]
         return np.array([(row, self._stacks[stack]) for row, stack in texts if stack], np.int64).reshape(-1, 2)
+
+
+def _numbers(table: dict[Any, int], key: Callable[[_Event], Any], events: list[_Event]) -> Numbers:
+    """Return the number of each event's key; without a loop in Python, which would take a third longer."""
+    return np.fromiter(map(table.__getitem__, map(key, events)), np.int32, len(events))
 
 
 def _listed(text: bytes, begin: int, end: int) -> bytes:
