@@ -37,6 +37,11 @@ class HardwareError(EroicaError):
     """What the node agent and the workers share (a ring, a socket, their folder) cannot be used."""
 
 
+def one_line(text: str, most: int = 300) -> str:
+    """Return what came from outside as a short line without control characters, fit to stand in a message."""
+    return "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))[:most]
+
+
 Guard = Callable[[str, Callable[[], None]], None]
 """Runs a function of ours inside the training, as the stage of that name: what it raises is counted, never let out."""
 

@@ -16,7 +16,8 @@ from eroica_otel.model import WorkerWindow
 LONGEST_MESSAGE = 700
 _REMEDY = re.compile(
     r"\b(copy|export|give|raise the limit|unpack|profile again|name one|leave it out|end it|send|take|trying again"
-    r"|set|correct|is the version|restrict|look after|come from another program|start another|too old)\b"
+    r"|set|correct|does --match fit|is the version|restrict|look after|come from another program|start another"
+    r"|too old)\b"
 )
 """What a person is told to do, or where to look."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import time
 import traceback
 from pathlib import Path
 
-from bench.fuzz.check import Violation
+from bench.fuzz.check import Violation, hold
 from bench.fuzz.target import Target
 
+SLOW_SECONDS = 5.0
+"""CPU time that no input of a fuzzer's size may take."""
 _OURS = ("/eroica_otel/", "/bench/fuzz/")
 
 
@@ -26,8 +29,10 @@ class Findings:
     def run(self, data: bytes) -> None:
         """Run the target once; nothing is raised but what ends a process."""
         self.runs += 1
+        begin = time.process_time()
         try:
             self.target.run(data)
+            hold(time.process_time() - begin < SLOW_SECONDS, "it takes too long")
         except Exception as error:  # noqa: BLE001  whatever it is, it is a finding
             self._keep(data, error)
 

@@ -101,7 +101,7 @@ def _name(text: str) -> str:
 def _value(cell: Tree) -> Any:
     """Return a cell as SQLite takes it: what it has no type for becomes bytes."""
     if isinstance(cell, Token):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             number = int(cell)
             return number if -(1 << 63) <= number < 1 << 63 else float(number)
         with suppress(ValueError, OverflowError):

@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from eroica_otel.errors import TraceError
+from eroica_otel.errors import TraceError, one_line
 from eroica_otel.model import Capture
 from eroica_otel.profile import loaderfiles
 
@@ -66,5 +66,5 @@ def read(folder: Path) -> Capture:
         checked.check(columns, len(plain["stacks"]))
         return Capture(**plain, **columns, loaders=loaderfiles.read(folder))
     except _DAMAGE as error:
-        text = " ".join(str(error).split())[:200] or type(error).__name__
+        text = one_line(str(error), 200) or type(error).__name__
         raise TraceError(f"{folder} holds no complete capture: {text}; copy the folder again") from error

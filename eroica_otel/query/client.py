@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from eroica_otel import __version__
-from eroica_otel.errors import ConfigError, QueryError
+from eroica_otel.errors import ConfigError, QueryError, one_line
 
 ANSWER_BYTES = 64 * 2**20
 """Largest answer after decompression: 200,000 series of 300 bytes."""
@@ -28,7 +28,6 @@ OUTCOMES = (
 """Label ``outcome`` of eroica_localizer_queries_total."""
 _ERROR_BYTES = 65536
 _CHUNK = 65536
-_SHOWN = 300
 
 
 class QueryFailed(QueryError):
@@ -241,11 +240,6 @@ def _said(body: bytes) -> str:
     if isinstance(found, dict) and isinstance(found.get("error"), str):
         text = found["error"]
     return one_line(text) or "no reason given"
-
-
-def one_line(text: str) -> str:
-    """Return text from outside as a short single line without control characters."""
-    return "".join(sign if sign.isprintable() else " " for sign in " ".join(text.split()))[:_SHOWN]
 
 
 def _token(file: str) -> str:

@@ -17,9 +17,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint, Numbe
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as OtlpMetric
 
 from eroica_otel import names
-from eroica_otel.errors import QueryError
+from eroica_otel.errors import QueryError, one_line
 from eroica_otel.model import Point
-from eroica_otel.query.client import one_line
 
 PROCESS_ATTRIBUTES = ("service.instance.id", "process.pid")
 """Resource attributes that tell two live processes apart."""
@@ -66,7 +65,7 @@ def parse(body: bytes, *, json: bool = False) -> ExportMetricsServiceRequest:
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
         kind = "JSON" if json else "protobuf"
-        why = one_line(str(error))[:200]
+        why = one_line(str(error), 200)
         raise QueryError(
             f"the body is not an OTLP metrics request in {kind}; send what an OTLP exporter makes ({why})"
         ) from error

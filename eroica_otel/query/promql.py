@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from eroica_otel.errors import ConfigError
-from eroica_otel.query.client import QueryFailed, one_line
+from eroica_otel.errors import ConfigError, one_line
+from eroica_otel.query.client import QueryFailed
 
 _NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 _MATCHER = rf'\s*{_NAME}\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*'
@@ -96,7 +96,7 @@ def parse(body: bytes) -> list[Series]:
             raise QueryFailed("refused", "the answer is partial, one of its storage nodes is missing; look after it")
         found = [Series(one.metric, _samples(one)) for one in answer.data.result]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error))[:200]})") from error
+        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error), 200)})") from error
     return [series for series in found if series.samples]
 
 

@@ -137,6 +137,7 @@ def test_a_field_that_is_missing_is_an_error(tmp_path: Path) -> None:
         ({"frames": [[1, "f", "a.py", 1]]}, "frames"),
         ({"progress": {"0": [1, "x"]}}, "progress"),
         ({"missing": []}, "missing"),
+        ({"a\n\x01field": 1}, "unknown field `a  field`"),
     ],
 )
 def test_facts_that_cannot_be_those_of_a_window_are_an_error(change: dict[str, Any], why: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from eroica_otel import kinds
-from eroica_otel.errors import TraceError
+from eroica_otel.errors import TraceError, one_line
 from eroica_otel.summarize.readers import steps
 from eroica_otel.summarize.readers.decimals import LARGEST_NS
 from eroica_otel.summarize.readers.nsightmetrics import samples
@@ -90,7 +90,7 @@ def _opened(path: str) -> Iterator[Database]:
         finally:
             connection.close()
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # damaged pages hold values of any type
-        why = str(error)[:200]
+        why = one_line(str(error), 200)
         raise TraceError(f"{path}: not a whole SQLite export of Nsight Systems ({why}); {_REMEDY}") from error
 
 

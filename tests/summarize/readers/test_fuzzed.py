@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eroica_otel import kinds
 from eroica_otel.errors import TraceError
 from eroica_otel.model import Identity
 from eroica_otel.summarize.intervals import Intervals, merge
@@ -121,6 +122,12 @@ def test_a_line_of_many_digits_is_no_frame_and_a_long_path_is_read_at_once() -> 
     assert frame_of(f"{'/lib/python3' * 20_000}(7): f") is not None
 
 
+@pytest.mark.parametrize("name", ["9" * 200_000, "_" * 200_000, "one_shot_reduce" * 10_000, "symm_mem" * 20_000])
+def test_a_long_name_of_a_kernel_is_classified_at_once(name: str) -> None:
+    # By a time that grows with the square, this would take half an hour.
+    assert kinds.classify("kernel", name) == kinds.classify("kernel", name[:2000])
+
+
 def _calls(depth: int) -> list[dict[str, Any]]:
     """Return one call inside of the other, each 2 us shorter."""
     return [
@@ -186,6 +193,14 @@ def test_times_of_an_export_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     trace = read_trace(_export(tmp_path / "t.sqlite", tables))
     assert (trace.events.start_ns.tolist(), trace.events.end_ns.tolist()) == ([5], [25])
     assert sum(trace.skipped.values()) == 1
+
+
+def test_a_name_in_a_message_stays_on_one_line(tmp_path: Path) -> None:
+    path = _export(tmp_path / "t.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": KERNELS})
+    path.write_bytes(path.read_bytes().replace(b"(start, end", b"(st\nrt\x01e\xff"))
+    with pytest.raises(TraceError) as raised:
+        read_trace(path)
+    assert str(raised.value).isprintable()
 
 
 def test_an_empty_export_says_what_to_do(tmp_path: Path) -> None:
