@@ -28,7 +28,9 @@ class Database:
     def has(self, table: str, column: str = "") -> bool:
         """Return whether the table is there, with this column if one is named."""
         if table not in self._columns:
-            rows = self.all(f'PRAGMA table_info("{table}")')
+            # A view may be a question without end.
+            real = self.all(f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
+            rows = self.all(f'PRAGMA table_info("{table}")') if real else []
             self._columns[table] = frozenset(str(row[1]) for row in rows)
         return column in self._columns[table] if column else bool(self._columns[table])
 

@@ -203,6 +203,14 @@ def test_a_name_in_a_message_stays_on_one_line(tmp_path: Path) -> None:
     assert str(raised.value).isprintable()
 
 
+def test_a_view_that_never_ends_is_no_table(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n AS start, n + 1 AS end FROM c"
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as database:
+        database.execute(f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless}")
+    with pytest.raises(TraceError, match="an SQLite file without kernels"):
+        workers_in(tmp_path / "t.sqlite")
+
+
 def test_an_empty_export_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "t.sqlite").write_bytes(b"")
     with pytest.raises(TraceError, match="the file is empty; copy it again"):
