@@ -47,7 +47,9 @@ def test_a_bomb_stops_at_the_limit_which_is_told(tmp_path: Path) -> None:
     path = tmp_path / "t.json.gz"
     path.write_bytes(gzip.compress(kineto_text([OPERATOR]).encode() + b" " * 50_000_000))
     assert path.stat().st_size < 100_000
-    with pytest.raises(TraceError, match=r"t\.json\.gz: unpacks to more than 10000000 bytes: raise the limit \(--limit GB\)"):
+    with pytest.raises(
+        TraceError, match=r"t\.json\.gz: unpacks to more than 10000000 bytes: raise the limit \(--limit GB\)"
+    ):
         read_trace(path, limit_bytes=10_000_000)
     assert read_trace(path, limit_bytes=60_000_000).events.total == 1
 
