@@ -12,8 +12,9 @@ waits. Little endian; all times are the host's monotonic clock (CLOCK_MONOTONIC,
 Sample number k = 1, 2, ... lies in slot (k - 1) % N. Its writer stores k in ``begins``, then time and values, then k in
 ``ends``. A reader loads ``ends`` first, then the rest, then ``begins``, and keeps a slot only where both say k
 (L. Lamport, "Concurrent reading and writing", CACM 20(11), 1977). A number is never used twice, so a slot that was
-written over in between, even many times, is seen; and a number that is itself torn does no harm: where it reads as k,
-its store has begun, so all before it is there.
+written over in between, even many times, is seen; and a number whose store is half done does no harm: where it reads
+as k, that store has begun, so all before it is there. What this rests on: stores become visible in their order, and
+while a number (8 aligned bytes) is loaded, at most one store to it goes on.
 
 The file can be mapped, but is read and written at positions, which go to the same pages in memory: a mapped file that
 somebody shortens kills whoever touches it (SIGBUS), and here that would be a training or the agent.
@@ -179,6 +180,7 @@ class Writer:
         self.number = 0
         self._store = store
         self._row = struct.Struct(f"<{len(layout.resources)}d")
+        self._at = layout.begins_at, layout.times_at, layout.values_at, layout.ends_at
 
     def append(self, time: int, values: Sequence[float]) -> None:
         """Add one sample: monotonic ns and one raw value for each resource (NaN = missing); raises OSError."""
@@ -195,16 +197,17 @@ class Writer:
             row = self._row.pack(*values)
         except struct.error as error:
             raise HardwareError(f"{len(self.layout.resources)} values are needed: {error}") from error
-        layout, slot = self.layout, self.number % self.layout.slots
+        begins_at, times_at, values_at, ends_at = self._at
+        slot = self.number % self.layout.slots
         self.number += 1
         number = NUMBER.pack(self.number)
-        self._store.save(layout.begins_at + slot * 8, number)
+        self._store.save(begins_at + slot * 8, number)
         yield
-        self._store.save(layout.times_at + slot * 8, NUMBER.pack(time))
+        self._store.save(times_at + slot * 8, NUMBER.pack(time))
         yield
-        self._store.save(layout.values_at + slot * layout.row, row)
+        self._store.save(values_at + slot * self._row.size, row)
         yield
-        self._store.save(layout.ends_at + slot * 8, number)
+        self._store.save(ends_at + slot * 8, number)
 
     def beat(self, time: int) -> None:
         """Say that the writer is alive at ``time`` (monotonic ns); 0 says that it has ended; raises OSError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -108,7 +109,7 @@ class Samplings:
         kept = times[slots[good]]
         if np.any(np.diff(kept) <= 0):
             raise HardwareError("the times in a ring go back")
-        return Samples(kept, values[good], lost, cut)
+        return Samples(kept, values if good.all() else values[good], lost, cut)
 
     def _numbers(self, position: int) -> NDArray[np.int64]:
         found = np.empty(self.layout.slots, "<i8")
@@ -118,19 +119,24 @@ class Samplings:
     def _values(self, slots: NDArray[np.int64], columns: Sequence[int] | None) -> Generator[None, None, NDArray[Any]]:
         """Load the rows of these slots, which follow one another around the ring, in runs of some megabytes."""
         layout = self.layout
-        wanted = slice(None) if columns is None else np.asarray(columns, np.intp)
-        found = np.empty((len(slots), len(layout.resources) if columns is None else len(columns)))
         most = max(1, _CHUNK_BYTES // layout.row)
-        breaks = np.flatnonzero(np.diff(slots) != 1) + 1
-        for run in np.split(np.arange(len(slots)), breaks):
-            for first in range(0, len(run), most):
-                part = run[first : first + most]
-                rows = np.empty((len(part), len(layout.resources)), "<f8")
-                self._source.load(layout.values_at + int(slots[part[0]]) * layout.row, rows.data.cast("B"))
-                found[part[0] : part[-1] + 1] = rows[:, wanted]
-                yield
-        found[np.isinf(found)] = np.nan  # no counter is infinite
+        found = np.empty((len(slots), len(layout.resources) if columns is None else len(columns)), "<f8")
+        room = None if columns is None else np.empty((most, len(layout.resources)), "<f8")
+        for first, last in _runs(slots, most):
+            rows = found[first:last] if room is None else room[: last - first]
+            self._source.load(layout.values_at + int(slots[first]) * layout.row, rows.data.cast("B"))
+            if (unreal := np.isinf(rows)).any():  # no counter is infinite
+                rows[unreal] = np.nan
+            if room is not None:
+                found[first:last] = rows[:, columns]
+            yield
         return found
+
+
+def _runs(slots: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Return (first, last + 1) of stretches of at most ``most`` slots that lie side by side in the file."""
+    borders = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
+    return [(first, min(first + most, end)) for begin, end in pairwise(borders) for first in range(begin, end, most)]
 
 
 def _chosen(ends: NDArray[np.int64], times: NDArray[np.int64], start: int, end: int) -> tuple[NDArray[np.int64], bool]:

@@ -13,6 +13,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from eroica_hardware.windows import SECOND, Windows
@@ -98,14 +99,15 @@ class Announcements:
         try:
             data = connection.recv(MOST_BYTES + 1)
             outcome, answer = self._judge(data, peer_of(connection), now) if data else ("failed", b"")
-            if answer:
-                connection.send(answer)
         except BlockingIOError:
-            outcome = "silent" if now - self._open[connection] > PATIENCE_NS else ""
+            outcome, answer = ("silent" if now - self._open[connection] > PATIENCE_NS else ""), b""
         except OSError:
-            outcome = "failed"
+            outcome, answer = "failed", b""
         if outcome:
             self._count(outcome)
+        if answer:
+            with suppress(OSError):  # whoever asked may have gone
+                connection.send(answer, socket.MSG_NOSIGNAL)
         return bool(outcome)
 
     def _judge(self, data: bytes, peer: Peer, now: int) -> tuple[str, bytes]:

@@ -32,6 +32,9 @@ def hold(folder: int) -> int:
         lock = os.open(LOCK, flags, 0o600, dir_fd=folder)
     except OSError as error:
         raise HardwareError(f"{LOCK} in the shared folder cannot be made: {error.strerror}") from error
+    if (owner := os.fstat(lock).st_uid) != os.geteuid():  # somebody who only wants to keep the agent away
+        os.close(lock)
+        raise HardwareError(f"{LOCK} in the shared folder belongs to user {owner}: remove it")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -173,7 +173,7 @@ def test_one_that_hangs_up_is_only_counted(agent: Agent) -> None:
     with agent.connect() as connection:
         connection.send(message())
     agent.received.round()  # the answer cannot be delivered
-    assert sum(agent.received.counts.values()) == 2
+    assert agent.received.counts == {"failed": 1, "accepted": 1}
 
 
 def test_a_flood_is_bounded_and_passes(agent: Agent) -> None:
@@ -284,6 +284,16 @@ def test_a_second_agent_of_the_folder_is_told(tmp_path: Path) -> None:
         hold(folder)
     os.close(lock)
     os.close(hold(folder))  # the first has ended, however it did
+    os.close(folder)
+
+
+def test_a_lock_of_somebody_else_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.lock").touch()
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: somebody)
+    folder = open_folder(tmp_path)
+    with pytest.raises(HardwareError, match="belongs to user"):
+        hold(folder)
     os.close(folder)
 
 
