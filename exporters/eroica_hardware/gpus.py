@@ -1,0 +1,207 @@
+"""What all sources over NVML share: the library, its GPUs, and what its errors mean for one reading, one GPU or all.
+
+`pynvml` (nvidia-ml-py) is imported at the first look, or an object with its calls is given. Errors: NVML API reference,
+nvmlReturn_t. A driver that is absent or was reset, a GPU that fell off the bus and a call that the GPU does not know
+each become NaN and a reason; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from eroica_otel.hardware.columns import BACK, key_of
+from eroica_otel.hardware.pace import Clock
+from eroica_otel.hardware.source import Resource
+
+# The library has no types, and tests give an object that answers as recorded.
+Nvml = Any
+Handle = Any
+
+UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 1, 9, 12, 18
+WITHOUT_DRIVER = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH})
+GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND = 15, 16, 28
+WITHOUT_GPU = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
+
+
+def failures(nvml: Nvml) -> tuple[type[BaseException], ...]:
+    """Return what a call may raise: NVML's errors, and what a pynvml raises that does not have the call."""
+    return (nvml.NVMLError, AttributeError, LookupError, TypeError, ValueError, OSError)
+
+
+def code_of(error: BaseException) -> int:
+    """Return NVML's number of the error, 0 for another error."""
+    value = getattr(error, "value", 0)
+    return value if isinstance(value, int) else 0
+
+
+class Part(Protocol):
+    """Resources of one GPU that are read by one call.
+
+    Attributes:
+        gpu: UUID of the GPU.
+        resources: What ``read`` gives, in its order.
+    """
+
+    gpu: str
+    resources: tuple[Resource, ...]
+
+    def read(self) -> Sequence[float] | None:
+        """Return the raw values, None where no reading is due; raises what ``failures`` holds."""
+
+    def close(self) -> None:
+        """Give back what the library lent."""
+
+
+class GpuSource(ABC):
+    """A source of hardware samples (source.Source) of NVIDIA GPUs; a subclass says what is read of each."""
+
+    family = ""
+
+    def __init__(self, nvml: Nvml | None = None, clock: Clock = time.monotonic) -> None:
+        """``nvml`` is pynvml or an object with its calls; None imports pynvml at the first look."""
+        self.resources: tuple[Resource, ...] = ()
+        self.missing: dict[str, str] = {}
+        self._clock = clock
+        self._nvml = nvml
+        self._ready = False
+        self._parts: list[Part] = []
+        self._last: dict[Resource, float] = {}
+        self._failing: set[int] = set()
+        self._lost: set[str] = set()
+
+    @abstractmethod
+    def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterable[Part]:
+        """Return what one GPU can tell, and say in ``missing`` what it cannot; raises what ``failures`` holds."""
+
+    def look(self) -> None:
+        """Find the GPUs anew, where the driver went away also the driver; never raises."""
+        self._forget()
+        self.missing = {}
+        nvml = self._start()
+        if nvml is not None:
+            for index in range(self._count(nvml)):
+                self._parts += self._of_gpu(nvml, index)
+        self.resources = tuple(resource for part in self._parts for resource in part.resources)
+
+    def read(self) -> list[float]:
+        """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
+        values: list[float] = []
+        for index, part in enumerate(self._parts):
+            got = self._ask(index, part) if self._ready and part.gpu not in self._lost else None
+            values += [math.nan] * len(part.resources) if got is None else got
+        return values
+
+    def close(self) -> None:
+        """Give back what the library lent, and the library; never raises."""
+        self._forget()
+        self.resources = ()
+        self._shut_down()
+
+    def _shut_down(self) -> None:
+        if not self._ready or self._nvml is None:
+            return
+        self._ready = False
+        try:
+            self._nvml.nvmlShutdown()
+        except failures(self._nvml):
+            return
+
+    def _forget(self) -> None:
+        if self._nvml is not None:
+            for part in self._parts:
+                try:
+                    part.close()
+                except failures(self._nvml):
+                    continue
+        self._parts = []
+        self._failing.clear()
+        self._lost.clear()
+        self._last.clear()
+
+    def _start(self) -> Nvml | None:
+        """Return the library, ready for calls; None with the reason in ``missing``."""
+        if self._nvml is None:
+            try:
+                self._nvml = importlib.import_module("pynvml")
+            except ImportError:
+                self.missing[self.family] = "nvidia-ml-py is not installed"
+                return None
+        if not self._ready:
+            try:
+                self._nvml.nvmlInit()
+            except failures(self._nvml) as error:
+                self.missing[self.family] = str(error).lower()
+                return None
+        self._ready = True
+        return self._nvml
+
+    def _count(self, nvml: Nvml) -> int:
+        try:
+            found = int(nvml.nvmlDeviceGetCount())
+        except failures(nvml) as error:
+            self._without(error)
+            return 0
+        if not found:
+            self.missing[self.family] = "the driver knows no GPU"
+        return found
+
+    def _of_gpu(self, nvml: Nvml, index: int) -> list[Part]:
+        name = f"gpu {index}"
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = nvml.nvmlDeviceGetUUID(handle)
+            name = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+            return list(self.parts(nvml, name, handle))
+        except failures(nvml) as error:
+            self.missing[name] = str(error).lower()
+            if code_of(error) in WITHOUT_DRIVER:
+                self._without(error)
+            return []
+
+    def _ask(self, index: int, part: Part) -> list[float] | None:
+        try:
+            got = part.read()
+        except failures(self._nvml) as error:
+            self._failed(index, part, error)
+            return None
+        if got is None:
+            return None
+        if index in self._failing:
+            self._failing.discard(index)
+            for resource in part.resources:
+                self.missing.pop(key_of(resource), None)
+        return [self._checked(index, *pair) for pair in zip(part.resources, got, strict=True)]
+
+    def _failed(self, index: int, part: Part, error: BaseException) -> None:
+        code, reason = code_of(error), str(error).lower()
+        if code in WITHOUT_DRIVER:
+            self._without(error)
+        elif code in WITHOUT_GPU:
+            self._lost.add(part.gpu)
+            self.missing[part.gpu] = reason
+        else:
+            self._failing.add(index)
+            self.missing |= dict.fromkeys(map(key_of, part.resources), reason)
+
+    def _without(self, error: BaseException) -> None:
+        """The driver is gone or was reset: the next look initialises the library again."""
+        self.missing[self.family] = str(error).lower()
+        if code_of(error) in WITHOUT_DRIVER:
+            self._shut_down()
+
+    def _checked(self, index: int, resource: Resource, value: float) -> float:
+        """Return the value; NaN for one that is none, and for a counter that went back as the driver began anew."""
+        if math.isnan(value):
+            return math.nan
+        if resource.counter:
+            last, self._last[resource] = self._last.get(resource, -math.inf), value
+            if value < last:
+                self._failing.add(index)
+                self.missing[key_of(resource)] = BACK
+                return math.nan
+        return value

@@ -1,0 +1,223 @@
+"""The NVML calls that are made of each GPU, as a table: names, units, peaks, and how often each may be asked.
+
+Facts: NVML API reference, device queries and field value enums; and the comments of nvml.h beside the fields
+(PCIE_COUNT_*: bytes, may wrap; NVLINK_THROUGHPUT_DATA_*: KiB, the scope UINT_MAX sums over all links). Constants are
+numbers here because older pynvml lacks the newer names; NVML never changes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eroica_hardware.gpus import Handle, Nvml, failures
+
+Values = Callable[[Nvml, Handle], Sequence[float]]
+
+FAST_S, UTILISATION_S, SELDOM_S, SLOW_S = 0.001, 0.1, 1.0, 10.0
+CLOCK_SM, CLOCK_MEM = 1, 2
+RETIRED_SBE, RETIRED_DBE = 0, 1
+CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
+PCIE_TX, PCIE_RX = 0, 1
+SENSOR_GPU = 0
+FIELD_MEM_TEMPERATURE, FIELD_POWER_INSTANT = 82, 186
+FIELD_NVLINK_TX, FIELD_NVLINK_RX = 138, 139
+FIELD_NVLINK_SPEED, FIELD_NVLINK_COMMON_SPEED, FIELD_NVLINK_COUNT = 164, 90, 91
+FIELD_PCIE_TX, FIELD_PCIE_RX = 197, 198
+ALL_LINKS = 0xFFFFFFFF
+VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+KIB = 1024
+# Bytes per second and lane in one direction, generations 1 to 6 (PCI Express base specification: 2.5 and 5 GT/s carry
+# 8 bits in 10, 8 to 32 GT/s 128 in 130, 64 GT/s 242 bytes in 256).
+PER_LANE = (2.5e9 * 0.8 / 8, 5e9 * 0.8 / 8, *(rate * 128 / 130 / 8 for rate in (8e9, 16e9, 32e9)), 64e9 * 242 / 256 / 8)
+# Bits of nvmlClocksEventReasons.
+THROTTLES = {
+    "idle": 0x1,
+    "application_clocks": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: names, their unit, values and peaks, the least time between two calls, whether the values count."""
+
+    names: tuple[str, ...]
+    unit: str
+    values: Values
+    peaks: Values
+    interval_s: float
+    counter: bool = False
+
+
+def unknown(nvml: Nvml, handle: Handle) -> list[float]:
+    """Return the peaks of what has none."""
+    return [math.nan]
+
+
+def field(nvml: Nvml, handle: Handle, number: int, scope: int = 0) -> float:
+    """Return one field value; raises what ``failures`` holds."""
+    answer = nvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
+    if answer.nvmlReturn:
+        raise nvml.NVMLError(answer.nvmlReturn)
+    return float(getattr(answer.value, VALUE_TYPES[answer.valueType]))
+
+
+def pcie_peak(nvml: Nvml, handle: Handle) -> float:
+    """Return the bytes per second and direction of this GPU's link in this slot; raises what ``failures`` holds."""
+    per_lane = dict(enumerate(PER_LANE, 1))[int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle))]
+    return per_lane * int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle))
+
+
+def nvlink_peak(nvml: Nvml, handle: Handle) -> float:
+    """Return the bytes per second and direction of all NVLinks together (fields in MB/s and link)."""
+    links = int(field(nvml, handle, FIELD_NVLINK_COUNT))
+    try:
+        return sum(field(nvml, handle, FIELD_NVLINK_SPEED, link) for link in range(links)) * 1e6
+    except failures(nvml):
+        return field(nvml, handle, FIELD_NVLINK_COMMON_SPEED) * links * 1e6
+
+
+def _one(value: Callable[[Nvml, Handle], float]) -> Values:
+    return lambda nvml, handle: [value(nvml, handle)]
+
+
+def _same(value: Callable[[Nvml, Handle], float], count: int = 2) -> Values:
+    return lambda nvml, handle: [value(nvml, handle)] * count
+
+
+def _clock(name: str, kind: int) -> Call:
+    return Call(
+        (name,),
+        "MHz",
+        lambda nvml, handle: [nvml.nvmlDeviceGetClockInfo(handle, kind)],
+        lambda nvml, handle: [nvml.nvmlDeviceGetMaxClockInfo(handle, kind)],
+        FAST_S,
+    )
+
+
+def _temperature(nvml: Nvml, handle: Handle) -> list[float]:
+    return [nvml.nvmlDeviceGetTemperature(handle, SENSOR_GPU)]
+
+
+def _utilisation(nvml: Nvml, handle: Handle) -> list[float]:
+    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+    return [rates.gpu, rates.memory]
+
+
+def _power(values: Callable[[Nvml, Handle], float]) -> Call:
+    limit = _one(lambda nvml, handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3)
+    return Call(("power",), "W", _one(lambda nvml, handle: values(nvml, handle) / 1e3), limit, FAST_S)
+
+
+def _bits(nvml: Nvml, handle: Handle) -> list[float]:
+    # The call was renamed; older drivers and libraries have the other name only.
+    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    reasons = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+    return [float(bool(reasons & bit)) for bit in THROTTLES.values()]
+
+
+def _ecc(nvml: Nvml, handle: Handle) -> list[float]:
+    return [nvml.nvmlDeviceGetTotalEccErrors(handle, kind, VOLATILE) for kind in (CORRECTED, UNCORRECTED)]
+
+
+def _retired(nvml: Nvml, handle: Handle) -> list[float]:
+    return [len(nvml.nvmlDeviceGetRetiredPages(handle, cause)) for cause in (RETIRED_SBE, RETIRED_DBE)]
+
+
+def _fields(unit: int, scope: int, *numbers: int) -> Values:
+    return lambda nvml, handle: [field(nvml, handle, number, scope) * unit for number in numbers]
+
+
+def _pcie_rates(nvml: Nvml, handle: Handle) -> list[float]:
+    """Return bytes per second; each of the two calls watches the bus for 20 ms (NVML API reference)."""
+    return [nvml.nvmlDeviceGetPcieThroughput(handle, way) * 1e3 for way in (PCIE_TX, PCIE_RX)]
+
+
+# Of each row the first call that the GPU answers is made.
+CALLS: tuple[tuple[Call, ...], ...] = (
+    (_clock("sm_clock", CLOCK_SM),),
+    (_clock("mem_clock", CLOCK_MEM),),
+    (Call(("gpu_util", "mem_util"), "%", _utilisation, _same(lambda nvml, handle: 100.0), UTILISATION_S),),
+    (
+        Call(
+            ("gpu_memory",),
+            "By",
+            _one(lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            _one(lambda nvml, handle: nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            SELDOM_S,
+        ),
+    ),
+    (
+        _power(lambda nvml, handle: field(nvml, handle, FIELD_POWER_INSTANT)),
+        _power(lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle)),
+    ),
+    (
+        Call(
+            ("temperature",),
+            "Cel",
+            _temperature,
+            unknown,
+            SELDOM_S,
+        ),
+    ),
+    (Call(("mem_temperature",), "Cel", _fields(1, 0, FIELD_MEM_TEMPERATURE), unknown, SELDOM_S),),
+    (
+        Call(
+            tuple(f"throttle_{name}" for name in THROTTLES),
+            "1",
+            _bits,
+            _same(lambda nvml, handle: 1.0, len(THROTTLES)),
+            FAST_S,
+        ),
+    ),
+    (
+        Call(
+            ("pcie_tx", "pcie_rx"),
+            "By",
+            _fields(1, 0, FIELD_PCIE_TX, FIELD_PCIE_RX),
+            _same(pcie_peak),
+            FAST_S,
+            counter=True,
+        ),
+        Call(("pcie_tx", "pcie_rx"), "By/s", _pcie_rates, _same(pcie_peak), SELDOM_S),
+    ),
+    (
+        Call(
+            ("nvlink_tx", "nvlink_rx"),
+            "By",
+            _fields(KIB, ALL_LINKS, FIELD_NVLINK_TX, FIELD_NVLINK_RX),
+            _same(nvlink_peak),
+            FAST_S,
+            counter=True,
+        ),
+    ),
+    (
+        Call(
+            ("pcie_replays",),
+            "1",
+            _one(lambda nvml, handle: nvml.nvmlDeviceGetPcieReplayCounter(handle)),
+            unknown,
+            SELDOM_S,
+            counter=True,
+        ),
+    ),
+    (Call(("ecc_corrected", "ecc_uncorrected"), "1", _ecc, _same(lambda n, h: math.nan), SLOW_S, counter=True),),
+    (Call(("retired_pages_sbe", "retired_pages_dbe"), "1", _retired, _same(lambda n, h: math.nan), SLOW_S),),
+    (
+        Call(
+            ("remapped_rows_corrected", "remapped_rows_uncorrected", "remap_pending", "remap_failed"),
+            "1",
+            lambda nvml, handle: nvml.nvmlDeviceGetRemappedRows(handle),
+            _same(lambda n, h: math.nan, 4),
+            SLOW_S,
+        ),
+    ),
+)
