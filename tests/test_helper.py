@@ -24,6 +24,7 @@ from eroica_otel.outside import Stops
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, StatusWriter
+from factories_summarize import Row, write_kineto
 from factories_worker import Endpoint, capture, free_port, status
 from jobs import scrape, value
 
@@ -168,6 +169,25 @@ def test_a_broken_capture_is_counted_said_and_deleted_and_the_next_one_works(
     beside.capture(WINDOW + 1)
     beside.helper.tick()
     assert beside.value(names.WINDOW_ID) == WINDOW + 1
+
+
+def test_a_trace_that_no_file_takes_is_summarised_in_memory_counted_and_said(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(**arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("eroica_otel.summarize.spill.HELD_BYTES", 0)
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    beside.write(windows={}, failures={})
+    beside.helper.tick()
+    trace = write_kineto(beside.folder / "trace.json", [Row("aten::mm", 0, 500_000_000)])
+    beside.capture(trace=trace)
+    beside.helper.tick()
+    beside.helper._refresh()
+    assert beside.value(names.WINDOWS, reason="manual", outcome="sent") == 1
+    assert beside.value(names.FAILURES, stage="summarize") == 1
+    assert "No space left on device; memory is used instead" in caplog.text
 
 
 def test_a_window_is_taken_down_after_its_time(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
