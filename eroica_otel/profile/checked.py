@@ -59,6 +59,8 @@ def facts(text: str) -> dict[str, Any]:
         raise ValueError(str(error)) from error
     if found.end_ns < found.start_ns:
         raise ValueError("it ends before it starts")
+    if "\0" in found.trace:
+        raise ValueError("the path of its trace is none")
     outside = any(place >= len(found.frames) for stack in found.stacks for place in stack)
     if outside:
         raise ValueError("a stack has a frame that is not there")

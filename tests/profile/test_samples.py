@@ -131,6 +131,7 @@ def test_a_field_that_is_missing_is_an_error(tmp_path: Path) -> None:
         ({"realtime_offset_ns": [0]}, "realtime_offset_ns"),
         ({"training_thread": "one"}, "training_thread"),
         ({"trace": 5}, "trace"),
+        ({"trace": "a\0b"}, "the path of its trace is none"),
         ({"stacks": [[99]]}, "a stack has a frame that is not there"),
         ({"stacks": [[-1]]}, "stacks"),
         ({"stacks": []}, "a sample has a stack that is not there"),
