@@ -34,14 +34,14 @@ STALE_NS = 3_000_000_000
 _CHUNK_BYTES = 1 << 21
 
 
-class Source(Protocol):
+class Bytes(Protocol):
     """Bytes at positions; a file, or in tests a memory that is written meanwhile."""
 
     def load(self, position: int, into: memoryview) -> None:
         """Fill ``into`` from ``position``; raises HardwareError where there is less."""
 
 
-class FileSource:
+class FileBytes:
     """The bytes of an open file."""
 
     def __init__(self, file: int) -> None:
@@ -76,7 +76,7 @@ class Samples:
 class Samplings:
     """Reads the samples of one ring; owns no file, so that tests can give it a memory of theirs."""
 
-    def __init__(self, layout: Layout, source: Source) -> None:
+    def __init__(self, layout: Layout, source: Bytes) -> None:
         self.layout = layout
         self._source = source
 
@@ -159,7 +159,7 @@ class Ring:
         self._file = file
         try:
             head = os.pread(file, DESCRIPTORS_AT + MOST_RESOURCES * DESCRIPTOR.size, 0)
-            self._samplings = Samplings(parse(head, os.fstat(file).st_size), FileSource(file))
+            self._samplings = Samplings(parse(head, os.fstat(file).st_size), FileBytes(file))
         except OSError as error:
             self.close()
             raise HardwareError(f"a ring cannot be read: {error.strerror}") from error
@@ -175,7 +175,7 @@ class Ring:
     def alive(self, now: int) -> bool:
         """Whether its writer was at work less than 3 s before ``now`` (monotonic ns); raises HardwareError."""
         word = bytearray(NUMBER.size)
-        FileSource(self._file).load(HEARTBEAT_AT, memoryview(word))
+        FileBytes(self._file).load(HEARTBEAT_AT, memoryview(word))
         (beat,) = NUMBER.unpack(word)
         return bool(beat > 0 and abs(now - beat) < STALE_NS)
 

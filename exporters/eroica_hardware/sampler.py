@@ -1,8 +1,9 @@
 """Reads one source at a steady rate into its ring: 100 Hz, and up to 1 kHz while a window is announced.
 
-Takes a source, a ring, clock and sleep. Each source has a sampler and a thread of its own: a driver that hangs, or
-firmware that takes 20 ms, holds up nobody else. A source that fails is counted, logged once and asked again later; the
-ring's heartbeat goes on, so that workers can tell a silent source from a dead agent.
+Takes a source, a ring, clock and sleep. What may hang (a driver) or takes long (firmware) gets a thread of its own and
+holds up nobody else; quick sources share one, because waking costs more than reading a few files. A source that fails
+is counted, logged once and asked again later; the ring's heartbeat goes on, so that workers can tell a silent source
+from a dead agent.
 """
 
 from __future__ import annotations
@@ -42,29 +43,18 @@ class Sampler:
         ring: KeptRing,
         in_window: Callable[[int], bool],
         clock: Callable[[], int] = time.monotonic_ns,
-        sleep: Callable[[float], None] = time.sleep,
         most_hertz: float = WINDOW_HERTZ,
     ) -> None:
         """Sample never faster than ``most_hertz``, and fast while ``in_window`` says so of a time (monotonic ns)."""
         self.source, self.ring = source, ring
         self.failures: Counter[str] = Counter()
         self.samples = 0
-        self._in_window, self._clock, self._sleep, self._most = in_window, clock, sleep, most_hertz
+        self._in_window, self._clock, self._most = in_window, clock, most_hertz
         now = clock()
         self.deadlines = Deadlines(min(STEADY_HERTZ, most_hertz), now)
         self._looked: int | None = None
         self._resume = now
         self._reading_ns = 0.0
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Sample until ``stop`` says so, then end the ring."""
-        while not stop():
-            wait = self.deadlines.wait(self._clock())
-            if wait:
-                self._sleep(wait / SECOND)
-            else:
-                self.tick()
-        self.ring.close()
 
     def tick(self) -> None:
         """Use the deadline that has come: one reading, if the source is not at rest after a failure; never raises."""
@@ -117,11 +107,31 @@ class Sampler:
             LOG.log(level, "source %s: %s failed, again in 10 s", self.source.family, what, exc_info=True)
 
 
-def start(samplers: Sequence[Sampler], stop: threading.Event) -> list[threading.Thread]:
-    """Run each sampler in a thread of its own until ``stop`` is set; they are daemons, as a driver may never answer."""
+def run(
+    samplers: Sequence[Sampler],
+    stop: Callable[[], bool],
+    clock: Callable[[], int] = time.monotonic_ns,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Keep the deadlines of all these samplers until ``stop`` says so, then end their rings."""
+    while not stop():
+        now = clock()
+        waits = [one.deadlines.wait(now) for one in samplers]
+        for one, wait in zip(samplers, waits, strict=True):
+            if not wait:
+                one.tick()
+        if all(waits):
+            sleep(min(waits) / SECOND)
+    for one in samplers:
+        one.ring.close()
+
+
+def start(groups: Sequence[Sequence[Sampler]], stop: threading.Event) -> list[threading.Thread]:
+    """Run each group in a thread of its own until ``stop`` is set; they are daemons, as a driver may never answer."""
     threads = [
-        threading.Thread(target=one.run, args=(stop.is_set,), name=f"sampler-{one.source.family}", daemon=True)
-        for one in samplers
+        threading.Thread(target=run, args=(group, stop.is_set), name=f"sampler-{group[0].source.family}", daemon=True)
+        for group in groups
+        if group
     ]
     for thread in threads:
         thread.start()

@@ -22,8 +22,13 @@ def test_deadlines_are_absolute_lateness_does_not_add_up() -> None:
     assert run(deadlines, 0, 101, late=2 * MS) == 100 * 10 * MS + 2 * MS
 
 
-def test_the_first_deadline_is_at_once() -> None:
+def test_deadlines_are_multiples_of_their_period_whenever_they_begin() -> None:
     assert Deadlines(100, 5 * SECOND).wait(5 * SECOND) == 0
+    deadlines = Deadlines(100, 5 * SECOND + 3 * MS)
+    assert deadlines.wait(5 * SECOND + 3 * MS) == 7 * MS
+    deadlines.tick(5 * SECOND + 12 * MS)
+    deadlines.change(125, 5 * SECOND + 12 * MS)
+    assert deadlines.wait(5 * SECOND + 12 * MS) == 4 * MS
 
 
 def test_figures_of_the_latest_second() -> None:

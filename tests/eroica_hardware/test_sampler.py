@@ -15,7 +15,7 @@ import pytest
 
 from eroica_hardware.deadlines import SECOND
 from eroica_hardware.rings import KeptRing
-from eroica_hardware.sampler import Sampler, start
+from eroica_hardware.sampler import Sampler, run, start
 from eroica_otel.hardware.ringreader import Samples, open_ring
 from eroica_otel.hardware.shared import open_folder
 from eroica_otel.hardware.source import Resource
@@ -72,7 +72,6 @@ class Scene:
             self.ring,
             in_window=lambda now: self.window[0] <= now < self.window[1],
             clock=self.clock,
-            sleep=self.clock.sleep,
             most_hertz=most_hertz,
         )
 
@@ -287,9 +286,26 @@ def test_a_clock_that_jumps_ahead_is_a_gap(scene: Scene) -> None:
 
 def test_the_end_of_a_sampler_is_told_to_the_workers(scene: Scene) -> None:
     rounds = iter([False] * 20 + [True])
-    scene.sampler.run(lambda: next(rounds))
+    run([scene.sampler], lambda: next(rounds), scene.clock, scene.clock.sleep)
     assert not scene.alive()
     assert len(scene.samples().times) == 10
+
+
+def test_quick_sources_share_the_wakes_of_one_thread(scene: Scene, tmp_path: Path) -> None:
+    """One begins 3 ms after the other and is asked less often; in 2 s there are 200 wakes for 200 + 100 readings."""
+    other = Counting(scene.clock)
+    other.family = "other"
+    scene.clock.now += 3 * MS
+    second = Sampler(other, KeptRing(scene.folder, "other"), lambda _: False, clock=scene.clock, most_hertz=50)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        scene.clock.sleep(seconds)
+
+    run([scene.sampler, second], lambda: scene.clock.now >= BEGIN + 2 * SECOND, scene.clock, sleep)
+    assert (scene.source.reads, other.reads) == (200, 99)  # the first of 50 Hz is 20 ms after the beginning
+    assert len(slept) == pytest.approx(200, abs=1)
 
 
 def test_a_source_that_hangs_does_not_hold_up_another(tmp_path: Path) -> None:
@@ -300,7 +316,7 @@ def test_a_source_that_hangs_does_not_hold_up_another(tmp_path: Path) -> None:
     bad.family = "hanging"
     good.trouble = lambda: enough.set() if good.reads == 50 else None
     bad.trouble = lambda: (answer.wait(60), None)[1]
-    samplers = [Sampler(one, KeptRing(folder, one.family), lambda _: False) for one in (bad, good)]
+    samplers = [[Sampler(one, KeptRing(folder, one.family), lambda _: False)] for one in (bad, good)]
     threads = start(samplers, stop)
     assert enough.wait(60)
     assert bad.reads == 0

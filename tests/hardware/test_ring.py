@@ -97,7 +97,7 @@ def test_columns_are_chosen(made: Made) -> None:
 
 
 def test_a_large_stretch_around_the_end_of_the_file_is_read_in_parts(folder: int) -> None:
-    """3,000 samples of 200 resources are 4.8 MB, more than one part; 1,500 lie beyond the border. Value = 1000 k + r."""
+    """3,000 samples of 200 resources are 4.8 MB, more than one part; 1,500 lie beyond the border."""
     form = layout(tuple(Resource(f"r{n}", "", "1", 1.0, False) for n in range(200)), slots=3000)
     file = create(folder, "net.ring", form, start=1)
     writer = Writer(form, FileStore(file))
