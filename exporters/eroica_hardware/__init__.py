@@ -1,1 +1,1 @@
-"""The node agent for counters that need privilege. Not there yet: this package only keeps its place."""
+"""The node agent for counters that need privilege: sources, samplers, rings and socket; its command is not there yet."""
