@@ -1,1 +1,1 @@
-"""The node agent for counters that need privilege: sources, samplers, rings and socket; its command is not there yet."""
+"""The node agent for counters that need privilege: sources, samplers, rings and socket; no command yet."""
