@@ -13,8 +13,9 @@ MOST_OF_THE_TIME = 0.1
 class Pace:
     """At most one reading per interval, fewer where a reading takes long."""
 
-    def __init__(self, interval_s: float, clock: Clock) -> None:
-        self._interval, self._clock = interval_s, clock
+    def __init__(self, interval_s: float, clock: Clock, most: float = MOST_OF_THE_TIME) -> None:
+        """``most`` is the share of the time that readings may take; an ``interval_s`` of 0 makes all of them due."""
+        self._interval, self._clock, self._most = interval_s, clock, most
         self._began = float("-inf")
         self._wait = 0.0
 
@@ -22,13 +23,16 @@ class Pace:
         """Return whether a reading is due, and take it as begun; a clock that went back makes it due."""
         if not self._interval:
             return True
-        now = self._clock()
+        return self.begin_at(self._clock())
+
+    def begin_at(self, now: float) -> bool:
+        """Do what ``begin`` does for a caller that has looked at the clock for many readings."""
         if 0 <= now - self._began < self._wait:
             return False
         self._began, self._wait = now, self._interval
         return True
 
     def end(self) -> None:
-        """Say that the reading is done: one of 10 ms leads to at most ten a second, whatever the interval."""
+        """Say that the reading is done: at a tenth of the time, one of 10 ms leads to at most ten a second."""
         if self._interval:
-            self._wait = max(self._interval, (self._clock() - self._began) / MOST_OF_THE_TIME)
+            self._wait = max(self._interval, (self._clock() - self._began) / self._most)

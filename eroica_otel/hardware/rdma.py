@@ -36,6 +36,12 @@ COUNTERS = frozenset({
     "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors",
     "port_rcv_errors", "port_rcv_remote_physical_errors", "port_xmit_discards", "port_xmit_wait", "symbol_error",
 })  # fmt: skip
+# No name in a ring is longer than 32 bytes.
+SHORTER = {
+    "excessive_buffer_overrun_errors": "buffer_overrun_errors",
+    "port_rcv_remote_physical_errors": "remote_physical_errors",
+    "req_transport_retries_exceeded": "transport_retries_exceeded",
+}
 HW_COUNTERS = frozenset({
     "duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "max_retry_exceeded", "missing_resp",
     "np_cnp_sent", "np_ecn_marked_roce_packets", "out_of_buffer", "out_of_sequence", "packet_seq_err",
@@ -97,7 +103,7 @@ class RdmaSource(FileSource):
                 yield self._seldom(resource, device, folder / place)
         for group, known in (("counters", COUNTERS), ("hw_counters", HW_COUNTERS)):
             for name in sorted(known & set(names(folder / group))):
-                yield self._seldom(f"rdma_{name}", device, folder / group / name)
+                yield self._seldom(f"rdma_{SHORTER.get(name, name)}", device, folder / group / name)
         active = Resource("rdma_active", device, "1", 1.0, counter=False)
         yield Column(active, folder / "state", is_active, self._seldom_s)
         rate = Resource("rdma_rate", device, "By/s", math.nan, counter=False)

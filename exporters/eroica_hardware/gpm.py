@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from eroica_hardware.gpus import GpuSource, Handle, Nvml, Part, failures
 from eroica_hardware.nvmlcalls import nvlink_peak, pcie_peak
-from eroica_otel.hardware.pace import Clock, Pace
+from eroica_otel.hardware.pace import Pace
 from eroica_otel.hardware.source import Resource
 
 INTERVAL_S = 0.11
@@ -26,10 +26,10 @@ NVLINK = {"gpm_nvlink_rx": 60, "gpm_nvlink_tx": 61}
 class _Gpm:
     """The two samples of one GPU, of which the older is filled anew at each reading."""
 
-    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, clock: Clock) -> None:
+    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, pace: Pace) -> None:
         self.gpu = gpu
         self._nvml, self._handle = nvml, handle
-        self._pace = Pace(INTERVAL_S, clock)
+        self.pace = pace
         self._metrics = (*SHARES.values(), *PCIE.values(), *NVLINK.values())
         peaks = (_known(nvml, pcie_peak, handle) / MIB, _known(nvml, nvlink_peak, handle) / MIB)
         self.resources = (
@@ -41,15 +41,12 @@ class _Gpm:
         self._old = nvml.nvmlGpmSampleAlloc()
         self._new = nvml.nvmlGpmSampleAlloc()
 
-    def read(self) -> Sequence[float] | None:
-        if not self._pace.begin():
-            return None
+    def read(self) -> Sequence[float]:
         filled, self._filled = self._filled, False
         self._nvml.nvmlGpmSampleGet(self._handle, self._new)
-        values = self._between() if filled else None
+        values = self._between() if filled else [math.nan] * len(self.resources)
         # Only now: a sample that failed leaves no pair whose first is older than it seems.
         self._old, self._new, self._filled = self._new, self._old, True
-        self._pace.end()
         return values
 
     def close(self) -> None:
@@ -87,7 +84,7 @@ class GpmSource(GpuSource):
         elif not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             self.missing[gpu] = "this GPU has no GPM metrics, which come with Hopper"
         else:
-            yield _Gpm(nvml, gpu, handle, self._clock)
+            yield _Gpm(nvml, gpu, handle, self.pace(INTERVAL_S))
 
     def _is_cut(self, nvml: Nvml, handle: Handle) -> bool:
         try:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from eroica_otel.hardware.columns import BACK, key_of
-from eroica_otel.hardware.pace import Clock
+from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock, Pace
 from eroica_otel.hardware.source import Resource
 
 # The library has no types, and tests give an object that answers as recorded.
@@ -45,13 +45,15 @@ class Part(Protocol):
     Attributes:
         gpu: UUID of the GPU.
         resources: What ``read`` gives, in its order.
+        pace: When ``read`` is due.
     """
 
     gpu: str
     resources: tuple[Resource, ...]
+    pace: Pace
 
-    def read(self) -> Sequence[float] | None:
-        """Return the raw values, None where no reading is due; raises what ``failures`` holds."""
+    def read(self) -> Sequence[float]:
+        """Return the raw values; raises what ``failures`` holds."""
 
     def close(self) -> None:
         """Give back what the library lent."""
@@ -66,7 +68,7 @@ class GpuSource(ABC):
         """``nvml`` is pynvml or an object with its calls; None imports pynvml at the first look."""
         self.resources: tuple[Resource, ...] = ()
         self.missing: dict[str, str] = {}
-        self._clock = clock
+        self._clock, self._most = clock, MOST_OF_THE_TIME
         self._nvml = nvml
         self._ready = False
         self._parts: list[Part] = []
@@ -78,22 +80,29 @@ class GpuSource(ABC):
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterable[Part]:
         """Return what one GPU can tell, and say in ``missing`` what it cannot; raises what ``failures`` holds."""
 
+    def pace(self, interval_s: float) -> Pace:
+        """Return the pace of one call of one GPU: all GPUs share the time that a call may take."""
+        return Pace(interval_s, self._clock, self._most)
+
     def look(self) -> None:
         """Find the GPUs anew, where the driver went away also the driver; never raises."""
         self._forget()
         self.missing = {}
         nvml = self._start()
         if nvml is not None:
-            for index in range(self._count(nvml)):
+            count = self._count(nvml)
+            self._most = MOST_OF_THE_TIME / max(1, count)
+            for index in range(count):
                 self._parts += self._of_gpu(nvml, index)
         self.resources = tuple(resource for part in self._parts for resource in part.resources)
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
         values: list[float] = []
+        now = self._clock()
         for index, part in enumerate(self._parts):
-            got = self._ask(index, part) if self._ready and part.gpu not in self._lost else None
-            values += [math.nan] * len(part.resources) if got is None else got
+            due = self._ready and part.gpu not in self._lost and part.pace.begin_at(now)
+            values += (due and self._ask(index, part)) or [math.nan] * len(part.resources)
         return values
 
     def close(self) -> None:
@@ -163,14 +172,15 @@ class GpuSource(ABC):
                 self._without(error)
             return []
 
-    def _ask(self, index: int, part: Part) -> list[float] | None:
+    def _ask(self, index: int, part: Part) -> list[float]:
+        """Return the values, [] where the call failed."""
         try:
             got = part.read()
         except failures(self._nvml) as error:
             self._failed(index, part, error)
-            return None
-        if got is None:
-            return None
+            return []
+        finally:
+            part.pace.end()
         if index in self._failing:
             self._failing.discard(index)
             for resource in part.resources:

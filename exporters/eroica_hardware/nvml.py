@@ -11,32 +11,23 @@ from collections.abc import Iterator, Sequence
 
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
 from eroica_hardware.nvmlcalls import CALLS, Call
-from eroica_otel.hardware.pace import Clock, Pace
+from eroica_otel.hardware.pace import Pace
 from eroica_otel.hardware.source import Resource
 
 
 class _Asked:
     """One call of one GPU."""
 
-    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call, clock: Clock) -> None:
+    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call, pace: Pace) -> None:
         self.gpu = gpu
         self._nvml, self._handle, self._call = nvml, handle, call
-        self._pace = Pace(call.interval_s, clock)
+        self.pace = pace
         peaks = self._peaks()
         self.resources = tuple(
             Resource(name, gpu, call.unit, peak, call.counter) for name, peak in zip(call.names, peaks, strict=True)
         )
 
-    def read(self) -> Sequence[float] | None:
-        if not self._pace.begin():
-            return None
-        try:
-            return self.ask()
-        finally:
-            self._pace.end()
-
-    def ask(self) -> list[float]:
-        """Return the values now, whether due or not; raises what ``failures`` holds."""
+    def read(self) -> list[float]:
         return [float(value) for value in self._call.values(self._nvml, self._handle)]
 
     def close(self) -> None:
@@ -67,8 +58,8 @@ class NvmlSource(GpuSource):
         reason = ""
         for call in row:
             try:
-                part = _Asked(nvml, gpu, handle, call, self._clock)
-                part.ask()
+                part = _Asked(nvml, gpu, handle, call, self.pace(call.interval_s))
+                part.read()
             except failures(nvml) as error:
                 if code_of(error) in WITHOUT_DRIVER | WITHOUT_GPU:
                     raise

@@ -15,7 +15,8 @@ from eroica_hardware.gpus import Handle, Nvml, failures
 
 Values = Callable[[Nvml, Handle], Sequence[float]]
 
-FAST_S, UTILISATION_S, SELDOM_S, SLOW_S = 0.001, 0.1, 1.0, 10.0
+# The clock of the SMs and the links tell how a step went; a GPU renews power and utilisation a few times a second.
+FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.001, 0.005, 0.1, 1.0, 10.0
 CLOCK_SM, CLOCK_MEM = 1, 2
 RETIRED_SBE, RETIRED_DBE = 0, 1
 CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
@@ -62,12 +63,19 @@ def unknown(nvml: Nvml, handle: Handle) -> list[float]:
     return [math.nan]
 
 
-def field(nvml: Nvml, handle: Handle, number: int, scope: int = 0) -> float:
+def fields(nvml: Nvml, handle: Handle, *wanted: tuple[int, int]) -> list[float]:
+    """Return the values of (field, scope) pairs by one call; raises what ``failures`` holds, also for one of them."""
+    values = []
+    for answer in nvml.nvmlDeviceGetFieldValues(handle, list(wanted)):
+        if answer.nvmlReturn:
+            raise nvml.NVMLError(answer.nvmlReturn)
+        values.append(float(getattr(answer.value, VALUE_TYPES[answer.valueType])))
+    return values
+
+
+def field(nvml: Nvml, handle: Handle, number: int) -> float:
     """Return one field value; raises what ``failures`` holds."""
-    answer = nvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
-    if answer.nvmlReturn:
-        raise nvml.NVMLError(answer.nvmlReturn)
-    return float(getattr(answer.value, VALUE_TYPES[answer.valueType]))
+    return fields(nvml, handle, (number, 0))[0]
 
 
 def pcie_peak(nvml: Nvml, handle: Handle) -> float:
@@ -80,7 +88,7 @@ def nvlink_peak(nvml: Nvml, handle: Handle) -> float:
     """Return the bytes per second and direction of all NVLinks together (fields in MB/s and link)."""
     links = int(field(nvml, handle, FIELD_NVLINK_COUNT))
     try:
-        return sum(field(nvml, handle, FIELD_NVLINK_SPEED, link) for link in range(links)) * 1e6
+        return sum(fields(nvml, handle, *((FIELD_NVLINK_SPEED, link) for link in range(links)))) * 1e6
     except failures(nvml):
         return field(nvml, handle, FIELD_NVLINK_COMMON_SPEED) * links * 1e6
 
@@ -93,13 +101,13 @@ def _same(value: Callable[[Nvml, Handle], float], count: int = 2) -> Values:
     return lambda nvml, handle: [value(nvml, handle)] * count
 
 
-def _clock(name: str, kind: int) -> Call:
+def _clock(name: str, kind: int, interval_s: float) -> Call:
     return Call(
         (name,),
         "MHz",
         lambda nvml, handle: [nvml.nvmlDeviceGetClockInfo(handle, kind)],
         lambda nvml, handle: [nvml.nvmlDeviceGetMaxClockInfo(handle, kind)],
-        FAST_S,
+        interval_s,
     )
 
 
@@ -114,7 +122,7 @@ def _utilisation(nvml: Nvml, handle: Handle) -> list[float]:
 
 def _power(values: Callable[[Nvml, Handle], float]) -> Call:
     limit = _one(lambda nvml, handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3)
-    return Call(("power",), "W", _one(lambda nvml, handle: values(nvml, handle) / 1e3), limit, FAST_S)
+    return Call(("power",), "W", _one(lambda nvml, handle: values(nvml, handle) / 1e3), limit, STATE_S)
 
 
 def _bits(nvml: Nvml, handle: Handle) -> list[float]:
@@ -133,7 +141,7 @@ def _retired(nvml: Nvml, handle: Handle) -> list[float]:
 
 
 def _fields(unit: int, scope: int, *numbers: int) -> Values:
-    return lambda nvml, handle: [field(nvml, handle, number, scope) * unit for number in numbers]
+    return lambda nvml, handle: [value * unit for value in fields(nvml, handle, *((each, scope) for each in numbers))]
 
 
 def _pcie_rates(nvml: Nvml, handle: Handle) -> list[float]:
@@ -143,9 +151,9 @@ def _pcie_rates(nvml: Nvml, handle: Handle) -> list[float]:
 
 # Of each row the first call that the GPU answers is made.
 CALLS: tuple[tuple[Call, ...], ...] = (
-    (_clock("sm_clock", CLOCK_SM),),
-    (_clock("mem_clock", CLOCK_MEM),),
-    (Call(("gpu_util", "mem_util"), "%", _utilisation, _same(lambda nvml, handle: 100.0), UTILISATION_S),),
+    (_clock("sm_clock", CLOCK_SM, FAST_S),),
+    (_clock("mem_clock", CLOCK_MEM, STATE_S),),
+    (Call(("gpu_util", "mem_util"), "%", _utilisation, _same(lambda nvml, handle: 100.0), STATE_S),),
     (
         Call(
             ("gpu_memory",),
@@ -175,7 +183,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
             "1",
             _bits,
             _same(lambda nvml, handle: 1.0, len(THROTTLES)),
-            FAST_S,
+            STATE_S,
         ),
     ),
     (
@@ -184,7 +192,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
             "By",
             _fields(1, 0, FIELD_PCIE_TX, FIELD_PCIE_RX),
             _same(pcie_peak),
-            FAST_S,
+            LINK_S,
             counter=True,
         ),
         Call(("pcie_tx", "pcie_rx"), "By/s", _pcie_rates, _same(pcie_peak), SELDOM_S),
@@ -195,7 +203,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
             "By",
             _fields(KIB, ALL_LINKS, FIELD_NVLINK_TX, FIELD_NVLINK_RX),
             _same(nvlink_peak),
-            FAST_S,
+            LINK_S,
             counter=True,
         ),
     ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.rdma import COUNTERS, HW_COUNTERS, RdmaSource
 from eroica_otel.hardware.shares import share
 from factories_hardware import Tree, Turned, known, peaks, reading
 
@@ -42,6 +42,14 @@ def test_errors_and_retransmits_that_the_port_has(tree: Tree) -> None:
     assert values["mlx5_0/1 rdma_symbol_error"] == 1
     assert values["mlx5_0/1 rdma_out_of_sequence"] == 2
     assert "mlx5_0/1 rdma_lifespan" not in values
+
+
+def test_every_name_fits_into_a_ring(tree: Tree) -> None:
+    files = {f"counters/{name}": 1 for name in COUNTERS} | {f"hw_counters/{name}": 1 for name in HW_COUNTERS}
+    tree.port(files=files)
+    found = {resource.name for resource in rdma(tree).resources}
+    assert len(found) == len(files) + 2
+    assert max(map(len, found)) <= 32
 
 
 def test_an_adapter_that_counts_octets(tree: Tree) -> None:
