@@ -19,6 +19,11 @@ class Pace:
         self._began = float("-inf")
         self._wait = 0.0
 
+    @property
+    def due(self) -> float:
+        """The time at which the next reading is due."""
+        return self._began + self._wait
+
     def begin(self) -> bool:
         """Return whether a reading is due, and take it as begun; a clock that went back makes it due."""
         if not self._interval:

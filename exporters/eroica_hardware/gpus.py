@@ -72,7 +72,9 @@ class GpuSource(ABC):
         self._nvml = nvml
         self._ready = False
         self._parts: list[Part] = []
-        self._last: dict[Resource, float] = {}
+        self._due: list[float] = []
+        self._last: list[list[float]] = []
+        self._seen = -math.inf
         self._failing: set[int] = set()
         self._lost: set[str] = set()
 
@@ -95,14 +97,19 @@ class GpuSource(ABC):
             for index in range(count):
                 self._parts += self._of_gpu(nvml, index)
         self.resources = tuple(resource for part in self._parts for resource in part.resources)
+        self._due = [-math.inf] * len(self._parts)
+        self._last = [[-math.inf] * len(part.resources) for part in self._parts]
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
         values: list[float] = []
         now = self._clock()
-        for index, part in enumerate(self._parts):
-            due = self._ready and part.gpu not in self._lost and part.pace.begin_at(now)
-            values += (due and self._ask(index, part)) or [math.nan] * len(part.resources)
+        if now < self._seen:  # a clock that went back would make all wait
+            self._due = [-math.inf] * len(self._parts)
+        self._seen = now
+        for index, (part, due) in enumerate(zip(self._parts, self._due, strict=True)):
+            got = self._ask(index, part, now) if now >= due else []
+            values += got or [math.nan] * len(part.resources)
         return values
 
     def close(self) -> None:
@@ -127,10 +134,9 @@ class GpuSource(ABC):
                     part.close()
                 except failures(self._nvml):
                     continue
-        self._parts = []
+        self._parts, self._due, self._last = [], [], []
         self._failing.clear()
         self._lost.clear()
-        self._last.clear()
 
     def _start(self) -> Nvml | None:
         """Return the library, ready for calls; None with the reason in ``missing``."""
@@ -172,8 +178,11 @@ class GpuSource(ABC):
                 self._without(error)
             return []
 
-    def _ask(self, index: int, part: Part) -> list[float]:
-        """Return the values, [] where the call failed."""
+    def _ask(self, index: int, part: Part, now: float) -> list[float]:
+        """Return the values, [] where the call failed or is none to make."""
+        if not self._ready or part.gpu in self._lost:
+            return []
+        part.pace.begin_at(now)
         try:
             got = part.read()
         except failures(self._nvml) as error:
@@ -181,11 +190,12 @@ class GpuSource(ABC):
             return []
         finally:
             part.pace.end()
+            self._due[index] = part.pace.due
         if index in self._failing:
             self._failing.discard(index)
             for resource in part.resources:
                 self.missing.pop(key_of(resource), None)
-        return [self._checked(index, *pair) for pair in zip(part.resources, got, strict=True)]
+        return [self._checked(index, place, *pair) for place, pair in enumerate(zip(part.resources, got, strict=True))]
 
     def _failed(self, index: int, part: Part, error: BaseException) -> None:
         code, reason = code_of(error), str(error).lower()
@@ -204,14 +214,13 @@ class GpuSource(ABC):
         if code_of(error) in WITHOUT_DRIVER:
             self._shut_down()
 
-    def _checked(self, index: int, resource: Resource, value: float) -> float:
+    def _checked(self, index: int, place: int, resource: Resource, value: float) -> float:
         """Return the value; NaN for one that is none, and for a counter that went back as the driver began anew."""
-        if math.isnan(value):
-            return math.nan
-        if resource.counter:
-            last, self._last[resource] = self._last.get(resource, -math.inf), value
-            if value < last:
-                self._failing.add(index)
-                self.missing[key_of(resource)] = BACK
-                return math.nan
-        return value
+        if not resource.counter or math.isnan(value):
+            return value
+        last, self._last[index][place] = self._last[index][place], value
+        if value >= last:
+            return value
+        self._failing.add(index)
+        self.missing[key_of(resource)] = BACK
+        return math.nan

@@ -190,6 +190,14 @@ def test_slow_calls_are_made_seldom() -> None:
     assert nvml.calls["nvmlDeviceGetClockInfo"] == pytest.approx(100 + 10, abs=1)
 
 
+def test_a_clock_that_goes_back_stops_no_call() -> None:
+    nvml, clock = Recorded(h200()), Turned()
+    source = source_of(nvml, clock)
+    reading(source)
+    clock.now -= 500
+    assert reading(source)["GPU-a sm_clock"] == 1980
+
+
 def test_no_gpu_and_no_driver() -> None:
     assert source_of(Recorded()).missing == {"nvml": "the driver knows no GPU"}
     nvml = Recorded(h200())
