@@ -16,9 +16,13 @@ import os
 import platform
 import shutil
 import statistics
+import subprocess
 import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 
 from bench.faults.board import Board
@@ -29,6 +33,7 @@ from eroica_otel.demo.monitoring import Alert
 from eroica_otel.demo.nodes import missing
 from eroica_otel.errors import EroicaError
 
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 180.0
 PATIENCE_SECONDS = 180.0
 SETTLE_SECONDS = 10.0
@@ -85,7 +90,7 @@ def play(case: Case, folder: Path, window_seconds: float) -> Result:
         seconds = min(alert.since for alert in firing) - onset
         time.sleep(SETTLE_SECONDS)
         _of_findings(board, firing)
-        return _result(case, board, firing, seconds)
+        return result_of(case, board.host(case.rank), firing, seconds, board.machine.outside_share())
 
 
 def _of_findings(board: Board, firing: list[Alert]) -> list[Alert]:
@@ -102,9 +107,9 @@ def _clean(case: Case, board: Board, onset: float) -> Result:
     return Result(case.name, not firing and not board.findings(), not firing, None, named, outside)
 
 
-def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Result:
-    assert case.rank is not None
-    hurt = (str(case.rank), board.host(case.rank))
+def result_of(case: Case, host: str, firing: list[Alert], seconds: float, outside: float) -> Result:
+    """Judge the alerts that fire; ``host`` is where the rank runs that was hurt."""
+    hurt = (str(case.rank), host)
     right = [alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == hurt]
     causes = {alert.annotations.get("cause", "") for alert in right}
     functions = [alert.annotations.get("function", "") for alert in right]
@@ -114,7 +119,7 @@ def _result(case: Case, board: Board, firing: list[Alert], seconds: float) -> Re
         bool(causes) and causes <= case.causes and all(name.startswith(case.function) for name in functions),
         round(seconds, 1),
         "; ".join(_words(alert) for alert in firing),
-        board.machine.outside_share(),
+        outside,
     )
 
 
@@ -133,7 +138,7 @@ def table(results: list[Result]) -> str:
         mine = [result for result in results if result.case == case.name]
         if mine:
             seconds = [result.seconds for result in mine if result.seconds is not None]
-            named = sorted({result.named for result in mine})[0]
+            named = _counted([result.named for result in mine])
             lines.append(
                 f"| {case.name} | {case.what} | {sum(r.worker for r in mine)} of {len(mine)} "
                 f"| {sum(r.cause for r in mine)} of {len(mine)} "
@@ -142,20 +147,65 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _runs(case: Case, runs: int, out: Path, window_seconds: float) -> list[Result]:
-    """Run a case until enough runs are not void; a line for each."""
+def _counted(names: list[str]) -> str:
+    """Return every distinct text, the most frequent first, with its count where there are several."""
+    found = Counter(names).most_common()
+    return "<br>".join(f"{count} x {name}" for name, count in found) if len(found) > 1 else names[0]
+
+
+def foot(window_seconds: float, void: int) -> str:
+    """Return what the table was made with, in one line."""
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {metadata.version('torch')}"
+    return f"{time.strftime('%Y-%m-%d')}, commit {commit(ROOT)}, {machine}, window {window_seconds:g} s, {void} void.\n"
+
+
+def commit(folder: Path) -> str:
+    """Return the short hash of a checkout, with "-dirty" where tracked files differ; "unknown" outside of one."""
+    try:
+        head = _git(folder, "rev-parse", "--short", "HEAD")
+        return head + ("-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def runs_of(case: Case, runs: int, one: Callable[[int], Result]) -> tuple[list[Result], int]:
+    """Run a case until enough runs are not void, MOST_VOID more at most; return these and how many were void.
+
+    Args:
+        one: Makes the run with a number; a line is printed for each.
+    """
     results: list[Result] = []
+    void = 0
     for number in range(runs + MOST_VOID):
         begin = time.monotonic()
-        result = play(case, (out / f"{case.name}-{number}").absolute(), window_seconds)
-        void = result.outside > OUTSIDE_SHARE
-        word = "void" if void else "right" if result.worker and result.cause else "WRONG"
+        result = one(number)
+        is_void = result.outside > OUTSIDE_SHARE
+        word = "void" if is_void else "right" if result.worker and result.cause else "WRONG"
         took = f"{time.monotonic() - begin:4.0f} s, others {result.outside:.0%}, firing after {result.seconds} s"
         print(f"{case.name:14} {word} {took}: {result.named}", flush=True)
-        results += [] if void else [result]
+        void += is_void
+        results += [] if is_void else [result]
         if len(results) == runs:
             break
-    return results
+    return results, void
+
+
+def _all(cases: list[Case], runs: int, out: Path, window_seconds: float) -> tuple[list[Result], int]:
+    results, void = [], 0
+    for case in cases:
+
+        def one(number: int, case: Case = case) -> Result:
+            return play(case, (out / f"{case.name}-{number}").absolute(), window_seconds)
+
+        found, more = runs_of(case, runs, one)
+        results += found
+        void += more
+    return results, void
 
 
 def main() -> int:
@@ -175,12 +225,9 @@ def main() -> int:
         return 3
     end_in_order()
     shutil.rmtree(arguments.out, ignore_errors=True)
-    results = [result for case in cases for result in _runs(case, arguments.runs, arguments.out, arguments.window)]
+    results, void = _all(cases, arguments.runs, arguments.out, arguments.window)
     (arguments.out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
-    text = (
-        table(results)
-        + f"\n{os.cpu_count()} cores, Python {platform.python_version()}, window {arguments.window:g} s.\n"
-    )
+    text = f"{table(results)}\n{foot(arguments.window, void)}"
     print(text)
     if arguments.table:
         arguments.table.write_text(text)
