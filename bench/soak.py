@@ -30,7 +30,7 @@ from eroica_otel.statefolder import StateFolder
 
 SAMPLE_SECONDS, SETTLE_SECONDS, GONE_SECONDS = 5.0, 180.0, 60.0
 WARM_WINDOWS, LEAST_SECONDS = 3, 25.0  # a verdict comes about 15 s after the request, and quiet must follow
-GROWTH_KIB, GROWTH_SHARE, MORE_HANDLES = 8 * 1024, 0.10, 2
+GROWTH_KIB, MORE_HANDLES = 200.0, 2  # memory a window; what 20 windows may show is 4 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ def slope(values: Sequence[float]) -> float:
 
 
 def is_flat(kib: Sequence[float]) -> bool:
-    """Return whether memory after each window, from the first warm one on, stays: it grows little, or has no trend."""
-    return kib[-1] - kib[0] <= max(GROWTH_KIB, GROWTH_SHARE * kib[0]) or slope(kib) <= 0
+    """Return whether memory after each window, from the first warm one on, stays; of a single one nothing is known."""
+    return len(kib) < 2 or slope(kib) <= GROWTH_KIB
 
 
 def levels(samples: Sequence[Sample], name: str, what: str) -> list[float]:
