@@ -86,6 +86,8 @@ class Trace:
         gpu: Whether the process used an accelerator: kernels are in it, or calls that launch some.
         training_thread: Thread that carries the steps, else the optimizer, else most operators; None without any.
         metrics: Samples of the device by resource (sm, dram, pcie, nvlink).
+        unread: Events and seconds by table of the file, of tables with events that are not read.
+        notes: What a reader of the result should know.
         capture: Of our own folders: the capture with its samples; times are then monotonic.
     """
 
@@ -105,3 +107,5 @@ class Trace:
     skipped: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Samples] = field(default_factory=dict)
     capture: Capture | None = None
+    unread: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

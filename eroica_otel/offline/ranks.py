@@ -16,7 +16,7 @@ from eroica_otel.offline.rankword import ENDING, rank_by_word
 _PROCESS = re.compile(r"_\d+\.\d{10,}$")
 """How torch names a file by itself: host_PID.TIME; that number is no rank."""
 _WORKER = re.compile(r"#(\d{1,6})$")
-"""One of several workers in a file (summarize/readers/any.py)."""
+"""One of several workers in a file (summarize/readers/any.py); that number is a place in the file, and no rank."""
 _NUMBER = re.compile(r"(?:^|(?<=[-_.]))(\d{1,6})(?=$|[-_.])")
 
 
@@ -45,7 +45,7 @@ def assign(members: Sequence[Member], given: Mapping[str, int]) -> Assigned:
             claims.setdefault(rank, []).append(member)
     problems += [_contested(rank, several) for rank, several in sorted(claims.items()) if len(several) > 1]
     single = {rank: several[0] for rank, several in sorted(claims.items()) if len(several) == 1}
-    return Assigned(single, tuple(problems), tuple(_disagreements(single, given)))
+    return Assigned(single, tuple(problems), (*_disagreements(single, given), *_by_device(single, given)))
 
 
 def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int]:
@@ -69,8 +69,8 @@ def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int
 def rank_of_name(path: str) -> int | None:
     """Return the rank in the name of a file: rank0, rank-0, rank_0, worker0, trace_0, trace.3; None without one."""
     name = os.path.basename(os.path.normpath(path))
-    if several := _WORKER.search(name):
-        return int(several[1])
+    if _WORKER.search(name):
+        return None
     if (rank := rank_by_word(path)) is not None:
         return rank
     stem = ENDING.sub("", name)
@@ -116,3 +116,12 @@ def _disagreements(members: Mapping[int, Member], given: Mapping[str, int]) -> l
         if named is not None and named != rank and member.path not in given:
             found.append(f"{member.path} is of rank {rank}, as it says itself, whatever its name says")
     return found[:4]
+
+
+def _by_device(members: Mapping[int, Member], given: Mapping[str, int]) -> list[str]:
+    """Say of which files the ranks are those of the devices: that is how most jobs are launched, and no file tells."""
+    guessed = [member.path for _, member in sorted(members.items()) if _WORKER.search(member.path)
+               and member.path not in given]  # fmt: skip
+    first = {_WORKER.sub("", os.path.basename(path)): os.path.basename(path) for path in reversed(guessed)}
+    return [f"{name}: ranks by the order of the devices; give --rank {worker}=N where they are others"
+            for name, worker in first.items()][:4]  # fmt: skip

@@ -94,7 +94,7 @@ def _window(
         sampler_gap_seconds=_longest_gap(capture),
         end_timestamp_seconds=capture.end_realtime_seconds,
         timeline=timeline(charged, capture.start_ns, capture.end_ns) if trace is not None else {},
-        unknown=reported(charged.unknown),
+        unknown=reported({**charged.unknown, **(trace.unread if trace is not None else {})}),
         **{name: getattr(capture, name) for name in _PASSED_ON},
     )
 

@@ -33,7 +33,7 @@ def member(path: str = "a/rank0.json", **changes: Any) -> Member:
         ("trace_5.json.gz", 5),
         ("trace.3.json", 3),
         ("0.json", 0),
-        ("node.sqlite#2", 2),
+        ("node.sqlite#2", None),
         ("profile.json", None),
         ("node-a_4711.1694128201557.pt.trace.json", None),
         ("resnet50.json", None),

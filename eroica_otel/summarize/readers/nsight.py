@@ -6,6 +6,7 @@ began; TARGET_INFO_SESSION_START_TIME turns them into Unix time.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -19,18 +20,28 @@ from eroica_otel import kinds
 from eroica_otel.errors import TraceError, one_line
 from eroica_otel.summarize.readers import steps
 from eroica_otel.summarize.readers.decimals import LARGEST_NS
+from eroica_otel.summarize.readers.nsightdevices import (
+    GRAPHS,
+    KERNELS,
+    PROCESS,
+    WORK,
+    devices_of,
+    in_order,
+    processes_of,
+)
 from eroica_otel.summarize.readers.nsightmetrics import samples
+from eroica_otel.summarize.readers.nsightsync import SYNC, waits
+from eroica_otel.summarize.readers.nsightunread import unread
 from eroica_otel.summarize.readers.tables import Database, Rows
 from eroica_otel.traces import Trace
 
-KERNELS, COPIES, SETS, CALLS, RANGES = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
+COPIES, SETS, CALLS, RANGES = (
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     "NVTX_EVENTS",
 )
-_PROCESS = "globalPid"
+_EVENTS = (*WORK, COPIES, SETS, CALLS, RANGES)
 _THREAD_BITS = 1 << 24
 """globalTid = globalPid + thread id."""
 _VERSION = re.compile(r"_v\d+(?:_ptsz|_ptds)?$")
@@ -48,6 +59,8 @@ _COPY_NAMES = {
     9: "HtoH",
     10: "PtoP",
 }
+_MOST_GRAPHS = 64
+"""Graphs with a name of their own: a program that captures again and again makes ever new ones."""
 _REMEDY = "export it again: nsys export --type sqlite --output OUT.sqlite REPORT.nsys-rep"
 
 
@@ -81,7 +94,7 @@ def _opened(path: str) -> Iterator[Database]:
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             database = Database(connection)
-            if not any(database.has(table) for table in (KERNELS, COPIES, SETS, CALLS, RANGES)):
+            if not any(database.has(table) for table in _EVENTS):
                 raise TraceError(
                     f"{path}: an SQLite file without kernels, memory operations, runtime calls and NVTX ranges: "
                     f"no export of Nsight Systems, or of a report without --trace=cuda,nvtx; {_REMEDY}"
@@ -95,12 +108,9 @@ def _opened(path: str) -> Iterator[Database]:
 
 
 def _workers(database: Database) -> tuple[int, ...]:
-    """Return the processes that ran kernels, else those that called the runtime or opened ranges."""
-    if database.has(KERNELS, _PROCESS):
-        device = "min(deviceId)" if database.has(KERNELS, "deviceId") else "0"
-        rows = database.all(f"SELECT {_PROCESS}, {device} FROM {KERNELS} GROUP BY 1 ORDER BY 2, 1")
-        if rows:
-            return tuple(int(row[0] or 0) for row in rows)
+    """Return the processes that had work on a GPU, else those that called the runtime or opened ranges."""
+    if working := processes_of(database):
+        return working
     found: set[int] = set()
     for table in (CALLS, RANGES):
         if database.has(table, "globalTid"):
@@ -127,17 +137,22 @@ _DEVICE = (
 
 def _trace(path: str, database: Database, processes: tuple[int, ...], place: int) -> Trace:
     process = processes[place]
+    devices = devices_of(database, processes)
     rows = Rows(_session_start(database))
     for kind in _DEVICE:
         _device_events(database, rows, kind, process)
+    _graphs(database, rows, process)
     _calls(database, rows, process)
+    for part, names in waits(database, process, called=database.has(CALLS, "start")):
+        rows.add("cuda_runtime", part, names)
     _ranges(database, rows, process)
     events = rows.events()
+    metrics, note = samples(database, devices[place], _session_start(database))
     return Trace(
         path=path,
         format="nsight",
         events=events,
-        rank=place if len(processes) > 1 else None,
+        rank=place if len(processes) > 1 and in_order(devices) else None,
         world_size=None,
         host=_host(database),
         backend="",
@@ -148,14 +163,16 @@ def _trace(path: str, database: Database, processes: tuple[int, ...], place: int
         gpu=kinds.uses_accelerator(events.categories, events.names),
         training_thread=steps.training_thread(events),
         skipped=dict(rows.skipped),
-        metrics=samples(database, _device_of(database, process), _session_start(database)),
+        metrics=metrics,
+        unread=unread(database, process, (*_EVENTS, SYNC)),
+        notes=(f"{os.path.basename(path)}: {note}",) if note else (),
     )
 
 
 def _device_events(database: Database, rows: Rows, kind: _Kind, process: int) -> None:
     named = next((column for column in kind.names if database.has(kind.table, column)), None)
     texts = database.strings() if kind.table == KERNELS else _COPY_NAMES
-    where = f"WHERE {_PROCESS} = {process}" if database.has(kind.table, _PROCESS) and process else ""
+    where = f"WHERE {PROCESS} = {process}" if database.has(kind.table, PROCESS) and process else ""
     for part in database.numbers(kind.table, ("start", "end", named, kind.thread), where):
         rows.add(
             kind.category,
@@ -168,6 +185,19 @@ def _device_name(kind: _Kind, texts: Mapping[int, str], number: int) -> str:
     if kind.table == KERNELS:
         return texts.get(number, "kernel without a name")
     return "Memset (Device)" if kind.table == SETS else f"Memcpy {texts.get(number, 'of unknown kind')}"
+
+
+def _graphs(database: Database, rows: Rows, process: int) -> None:
+    """Read CUDA graphs as a whole, as kernels; one without times has 0 for both (CUpti_ActivityGraphTrace)."""
+    where = f"WHERE {PROCESS} = {process}" if database.has(GRAPHS, PROCESS) and process else ""
+    told: set[int] = set()
+    for part in database.numbers(GRAPHS, ("start", "end", "graphId", "streamId"), where):
+        part[part[:, 1] == 0, 0] = -1
+        found = np.unique(part[:, 2]).tolist()
+        told.update([number for number in found if number >= 0][: _MOST_GRAPHS - len(told)])
+        rows.add(
+            "kernel", part, {number: f"CUDA graph {number}" if number in told else "CUDA graph" for number in found}
+        )
 
 
 def _calls(database: Database, rows: Rows, process: int) -> None:
@@ -220,12 +250,3 @@ def _host(database: Database) -> str:
 
 def _devices(database: Database) -> tuple[str, ...]:
     return tuple(str(name or "") for name in database.values("TARGET_INFO_GPU", "name"))
-
-
-def _device_of(database: Database, process: int) -> int | None:
-    """Return the number of the device on which a process ran most kernels; None where it cannot be told."""
-    if not database.has(KERNELS, "deviceId"):
-        return None
-    where = f"WHERE {_PROCESS} = {process}" if database.has(KERNELS, _PROCESS) and process else ""
-    rows = database.all(f"SELECT deviceId, count(*) FROM {KERNELS} {where} GROUP BY 1 ORDER BY 2 DESC LIMIT 1")
-    return int(rows[0][0]) if rows else None
