@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -180,3 +182,50 @@ def test_this_machine_has_interfaces_and_long_lists_are_read_whole() -> None:
     source.look()
     assert len(known(reading(source))) == len(source.resources) > 0
     source.close()
+
+
+VANISHING = """
+import math, subprocess
+from eroica_otel.hardware.columns import key_of
+from eroica_otel.hardware.interfaces import InterfaceSource
+
+def link(*words):
+    subprocess.run(["ip", "link", *words], check=True)
+
+def read():
+    return dict(zip(map(key_of, source.resources), source.read()))
+
+link("add", "one", "type", "veth", "peer", "name", "two")
+source = InterfaceSource()
+source.look()
+assert read()["one nic_tx"] == 0
+link("del", "one")
+values = read()
+assert math.isnan(values["one nic_tx"]) and values["lo nic_tx"] >= 0, values
+assert "one nic_tx" in source.missing
+source.look()
+assert "one nic_tx" not in read()
+link("add", "one", "type", "veth", "peer", "name", "two")
+source.look()
+assert read()["one nic_tx"] == 0
+print("seen")
+"""
+
+
+def in_a_namespace(code: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a network namespace of its own."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    script = 'mount -t sysfs sysfs /sys && exec "$@"'
+    return subprocess.run(
+        ["unshare", "--net", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_real_interface_that_vanishes_or_the_machine_permits_no_namespace() -> None:
+    """Needs root and iproute2; without them unshare says so, and there is nothing to see."""
+    try:
+        done = in_a_namespace(VANISHING)
+    except FileNotFoundError:
+        return
+    assert done.stdout == "seen\n" or done.stderr.startswith("unshare:"), done.stderr
