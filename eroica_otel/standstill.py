@@ -112,7 +112,7 @@ class Standstill:
         if pause is not None:
             return Seen(pause[0], place, peers), f"{pause[0]} in {kinds.frame_name(pause[1])}"
         told = {"outside": "the training loop has ended", "between": "between two training loops"}.get(place, "")
-        return Seen("", place, peers), told or ("another rank pauses" if peers else "")
+        return Seen("", place, peers), told or ("another rank pauses" if peers and not self._silence.fetches else "")
 
     def _say_once(self, identity: Identity, before: str, words: str) -> None:
         seconds = self.silent_seconds
@@ -120,6 +120,7 @@ class Standstill:
             more = f" ({words})" if words else ""
             self.activity = f"no event for {seconds:.0f} s{more}: looking at all ranks' stacks"
         elif self.state == "paused":
+            seconds = max(seconds, self._silence.fetching_seconds)
             self.activity = f"paused for {seconds:.0f} s: {words or 'inputs without updates'}"
         else:
             self.activity = ""

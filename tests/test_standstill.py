@@ -210,6 +210,14 @@ def test_a_pause_is_told_to_the_peers(worker: Worker, monkeypatch: pytest.Monkey
     assert (worker.poller.pausing, worker.poller.listening) == (False, False)
 
 
+def test_a_rank_that_fetches_without_updates_says_so_and_not_that_it_waits_for_one_that_pauses(worker: Worker) -> None:
+    worker.rounds(10, INPUT)
+    worker.poller.peers_pause = True  # as its own pause comes back to it from those that wait
+    worker.rounds(1, INPUT)
+    assert worker.still.state == "paused"
+    assert worker.still.activity == "paused for 11 s: inputs without updates"
+
+
 def test_the_loaders_processes_are_awake_while_stacks_are_looked_at(tmp_path: Path, clock: FakeClock) -> None:
     bell = Bell(tmp_path / "loaders", create=True)
     worker = Worker(tmp_path, clock, bell=bell)

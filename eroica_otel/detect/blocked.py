@@ -114,10 +114,11 @@ class Silence:
     def pauses(self, seen: Seen) -> bool:
         """Return whether the peers that wait for this rank are to be told that it pauses on purpose."""
         believed = max(self.seconds, self.fetching_seconds) <= self.believed_seconds
-        return self.near and believed and (bool(seen.pause) or self._fetches)
+        return self.near and believed and (bool(seen.pause) or self.fetches)
 
     @property
-    def _fetches(self) -> bool:
+    def fetches(self) -> bool:
+        """Whether inputs come, so that this rank waits for nobody."""
         return self.seconds <= self.limit_seconds / 2
 
     def judge(self, seen: Seen) -> str:
@@ -128,7 +129,7 @@ class Silence:
     def _judged(self, seen: Seen) -> str:
         if self.seconds <= self.limit_seconds:
             long = self.limit_seconds < self.fetching_seconds <= self.believed_seconds
-            return "paused" if long and self._fetches else ""
+            return "paused" if long and self.fetches else ""
         if seen.pause == "debugger" or seen.place == "outside":
             return "paused"
         excused = seen.pause or seen.place == "between" or seen.peers_pause

@@ -1,15 +1,19 @@
 """A training of some gloo processes that hangs in the way a file says; not a test itself.
 
 ``--control`` is a folder: ``fault-N`` holds "RANK KIND" for the N-th hang, ``release-N`` ends it, ``stop`` ends the
-training at the iteration in it, and what a rank that died left. ``--pause-seconds`` is how long a pause is believed.
+training at the iteration in it, and what a rank that died left; while there is ``export`` the first rank exports after
+that. ``--pause-seconds`` is how long a pause is believed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import io
+import json
 import os
 import pathlib
+import pdb
 import signal
 import threading
 import time
@@ -42,11 +46,15 @@ class Trouble:
 
     def cause(self, kind: str) -> None:
         """Hang in that way; do nothing where there is none, or it is to be in the collectives."""
-        {"sleep": self.wait, "hold": hold, "save": self.save, "die": self.die}.get(kind, lambda: None)()
+        ways = {"sleep": self.wait, "hold": hold, "save": self.save, "die": self.die}
+        (ways | {"debug": self.debug, "evaluate": self.evaluate}).get(kind, lambda: None)()
+
+    def released(self) -> bool:
+        return (self.folder / f"release-{self.number - 1}").exists()
 
     def wait(self) -> None:
         """Sleep in Python until released."""
-        while not (self.folder / f"release-{self.number - 1}").exists():
+        while not self.released():
             time.sleep(0.2)
 
     def make_up(self, batch: torch.Tensor, group: dist.ProcessGroup) -> None:
@@ -66,6 +74,25 @@ class Trouble:
         """Save to a pipe that nobody reads."""
         with (self.folder / "pipe").open("wb") as file:
             torch.save(torch.zeros(1 << 20), file)
+
+    def debug(self) -> None:
+        """Stand in a debugger whose terminal nobody answers."""
+        with (self.folder / "terminal").open() as terminal:
+            pdb.Pdb(stdin=terminal, stdout=io.StringIO(), nosigint=True).set_trace()
+
+    def evaluate(self) -> None:
+        """Evaluate in a loop of one's own until released."""
+        for (batch,) in DataLoader(TensorDataset(torch.randn(10**5, 16)), batch_size=4):
+            batch.square().mean()
+            time.sleep(0.05)
+            if self.released():
+                return
+
+    def export(self, model: torch.nn.Module) -> None:
+        """Write the weights as text, again and again for as long as it is wanted."""
+        while (self.folder / "export").exists():
+            weights = {name: value.tolist() for name, value in model.state_dict().items()}
+            (self.folder / "exported").write_text(json.dumps(weights))
 
 
 def hold() -> None:
@@ -116,6 +143,9 @@ def main() -> None:
         time.sleep(0.05)
         if stop.exists() and number >= int(stop.read_text()):
             break
+    if rank == 0:
+        trouble.export(model)
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -7,160 +7,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from eroica_otel import names
-from eroica_otel.demo.stage import free_port
-from eroica_otel.model import Finding, Report, WorkerWindow
-from eroica_otel.publish.report import json as report_json
+from eroica_otel.detect.blocked import PAUSE_SECONDS
+from eroica_otel.model import WorkerWindow
 from eroica_otel.query.decode import decode
-from eroica_otel.status import Status, live_workers
+from hangs import RANKS, Training
 from jobs import scrape, wait_until
 
-RANKS = 4
-JOB = "hanging"
-HANG_SECONDS = 90.0
-"""Patience with each step, and the most that a verdict may take."""
-PAUSE_SECONDS = 20
-"""How long this training believes a pause; ten minutes would be too long for a test."""
-
-
-class Training:
-    """A training under torchrun, each rank with a page of its own to scrape, and the localizer that it delivers to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.control = folder, folder / "control"
-        self.control.mkdir()
-        self.log, self.faults, self.began, self.onset = folder / "log", 0, 0, 0.0
-        self.port = free_port() // 10 * 10
-        self.listen = f"127.0.0.1:{free_port()}"
-        self.localizer, self.process = self._localizer(), self._torchrun()
-
-    def _localizer(self) -> subprocess.Popen[bytes]:
-        where = ["--listen", self.listen, "--metrics", f"127.0.0.1:{free_port()}"]
-        files = ["--state", str(self.folder / "state"), "--report", str(self.folder)]
-        command = [sys.executable, "-m", "eroica_otel.commands.main", "localize", *where, *files]
-        with (self.folder / "localizer").open("w") as output:
-            return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-
-    def _torchrun(self) -> subprocess.Popen[bytes]:
-        environment = os.environ | {
-            "EROICA_DELIVERIES": "prometheus,otlp", "OTEL_EXPORTER_PROMETHEUS_PORT": str(self.port),
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.listen}",
-            "OTEL_METRIC_EXPORT_INTERVAL": "1000", "EROICA_DIR": str(self.folder / "workers"),
-            "EROICA_WINDOW_SECONDS": "3", "EROICA_COOLDOWN_SECONDS": "15", "EROICA_REFERENCE": "0",
-            "EROICA_CAPTURE": "stacks", "OMP_NUM_THREADS": "1", "EROICA_TRAINING_JOB": JOB,
-        }  # fmt: skip
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-        launcher += ["--max-restarts", "1"]
-        script = [str(Path(__file__).parent / "hanging.py"), "--control", str(self.control)]
-        script += ["--pause-seconds", str(PAUSE_SECONDS)]
-        with self.log.open("w") as output:
-            return subprocess.Popen(
-                [sys.executable, "-u", *launcher, *script],
-                env=environment, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-
-    def end(self) -> None:
-        """Kill all of it, also the child that a rank leaves behind."""
-        (self.control / "stop").write_text("0")
-        for worker in self.workers():
-            os.kill(worker.pid, signal.SIGKILL)
-        for process in (self.process, self.localizer):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-    def workers(self) -> list[Status]:
-        return [status for _, status in live_workers(self.folder / "workers")]
-
-    def states(self) -> list[str]:
-        return [status.state for status in self.workers()]
-
-    def window(self, rank: int) -> WorkerWindow | None:
-        """Return the blocked window that a rank shows, unless it is of an earlier hang."""
-        window = decode(scrape(self.port + rank))
-        if window is None or window.reason != "blocked" or window.window_id < self.began:
-            return None
-        return window
-
-    def state(self, rank: int) -> str:
-        """Return the state that a rank exports."""
-        shown = [p for p in scrape(self.port + rank) if p.name == names.WORKER_STATE.name and p.value]
-        return shown[0].labels["state"] if shown else ""
-
-    def begin(self) -> None:
-        """From here on windows are those of the next hang."""
-        self.onset = time.monotonic()
-        self.began = int(time.time()) + 5
-
-    def hang(self, rank: int, kind: str) -> None:
-        self.begin()
-        self.faults += 1
-        (self.control / f"fault-{self.faults}.part").write_text(f"{rank} {kind}")
-        os.replace(self.control / f"fault-{self.faults}.part", self.control / f"fault-{self.faults}")
-
-    def release(self) -> None:
-        (self.control / f"release-{self.faults}").touch()
-
-    def until(self, reached: Callable[[], bool], what: str) -> None:
-        def checked() -> bool:
-            assert self.process.poll() is None, self.log.read_text()
-            assert self.localizer.poll() is None, (self.folder / "localizer").read_text()
-            return reached()
-
-        wait_until(checked, what, HANG_SECONDS)
-
-    def all_healthy(self) -> None:
-        moving = [status.iterations for status in self.workers()]
-        self.until(
-            lambda: (
-                self.states() in (["healthy"] * RANKS, ["degraded"] * RANKS)
-                and all(w.iterations > before + 5 for w, before in zip(self.workers(), moving, strict=True))
-            ),
-            "all ranks to train",
-        )
-
-    def windows(self) -> list[WorkerWindow]:
-        """Wait for a new blocked window of each rank."""
-        found: dict[int, WorkerWindow] = {}
-
-        def complete() -> bool:
-            for rank in range(RANKS):
-                if rank not in found and (window := self.window(rank)) is not None:
-                    found[rank] = window
-            return len(found) == RANKS
-
-        self.until(complete, "blocked windows of all ranks")
-        ids = [window.window_id for window in found.values()]
-        assert max(ids) - min(ids) < 60
-        return [found[rank] for rank in range(RANKS)]
-
-    def judged(self) -> Report | None:
-        """Return the localizer's newest verdict, unless it is on an earlier hang."""
-        path = self.folder / "report.json"
-        report = report_json.parse(path.read_text()) if path.exists() else None
-        return report if report is not None and report.window_id >= self.began else None
-
-    def verdict(self, confidence: str = "high") -> Finding:
-        """Wait for the first verdict on this hang; return what it found, all others being its victims."""
-        self.until(lambda: self.judged() is not None, f"a verdict; see {self.folder / 'localizer'}")
-        print(f"{time.monotonic() - self.onset:.0f} s from the onset to the verdict")
-        report = self.judged()
-        assert report is not None
-        assert report.reason == "blocked"
-        (finding,) = report.findings
-        (victims,) = report.victims
-        assert victims.waits_for == finding.ranks
-        assert victims.ranks == tuple(rank for rank in range(RANKS) if rank not in finding.ranks)
-        assert (finding.severity, finding.confidence, finding.impact_ratio) == ("critical", confidence, 1.0)
-        return finding
+NO_HANG_SECONDS = 25.0
+"""How long a pause lasts at least: two and a half times what would be a hang without its reason."""
 
 
 @pytest.fixture(scope="module")
@@ -321,3 +180,61 @@ def test_after_a_restart_the_windows_of_the_earlier_attempt_in_the_launchers_sto
     assert max(worker.window_id for worker in training.workers()) == min(w.window_id for w in training.workers())
     skipped = [what for worker in training.workers() for what in worker.windows if "skipped" in what]
     assert skipped == []
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
+    """A training that believes a pause as long as it does for users."""
+    made = Training(tmp_path_factory.mktemp("pause"), PAUSE_SECONDS)
+    try:
+        made.until(lambda: made.states() == ["healthy"] * RANKS, "four ranks that know their loop")
+        yield made
+    finally:
+        made.end()
+
+
+def pauses(training: Training) -> list[str]:
+    """Wait until all ranks pause, and longer; return what they say of it, when nobody has spoken of a hang."""
+    training.until(lambda: training.states() == ["paused"] * RANKS, "all ranks to pause")
+    training.until(lambda: time.monotonic() > training.onset + NO_HANG_SECONDS, "the pause to be a long one")
+    assert training.states() == ["paused"] * RANKS
+    assert training.saw_no_hang()
+    return [worker.activity for worker in training.workers()]
+
+
+@pytest.mark.long
+def test_a_rank_in_a_debugger_pauses_the_job(patient: Training) -> None:
+    os.mkfifo(patient.control / "terminal")
+    terminal = os.open(patient.control / "terminal", os.O_RDWR)
+    patient.hang(1, "debug")
+    said = pauses(patient)
+    assert "debugger in " in said[1]
+    assert all("another rank pauses" in said[rank] for rank in (0, 2, 3))
+    os.write(terminal, b"continue\n")
+    patient.all_healthy()
+    os.close(terminal)
+    assert patient.saw_no_hang()
+
+
+@pytest.mark.long
+def test_a_rank_that_evaluates_alone_pauses_the_job(patient: Training) -> None:
+    patient.hang(1, "evaluate")
+    said = pauses(patient)
+    assert "inputs without updates" in said[1]
+    assert all("another rank pauses" in said[rank] for rank in (0, 2, 3))
+    patient.release()
+    patient.all_healthy()
+    assert patient.saw_no_hang()
+
+
+@pytest.mark.long
+def test_a_long_export_after_the_last_iteration_is_no_hang(patient: Training) -> None:
+    (patient.control / "export").touch()
+    patient.finish()
+    patient.until(lambda: (patient.control / "exported").exists(), "the first rank to export")
+    patient.begin()
+    assert all("the training loop has ended" in said for said in pauses(patient))
+    (patient.control / "export").unlink()
+    wait_until(lambda: patient.process.poll() is not None, "the training to end", NO_HANG_SECONDS)
+    assert patient.process.returncode == 0
+    assert patient.saw_no_hang()
