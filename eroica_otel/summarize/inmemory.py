@@ -67,5 +67,5 @@ def unknown_categories(events: Events) -> dict[str, tuple[int, float]]:
     return {
         category: (int(count), float(length) / 1e9)
         for category, count, length in zip(events.categories, counts, lengths, strict=True)
-        if not kinds.is_known(category)
+        if count and not kinds.is_known(category)
     }

@@ -230,3 +230,13 @@ def test_a_window_before_or_after_all_events_is_idle(tmp_path: Path) -> None:
     for start, end in ((0, 50), (300, 400)):
         window = replace(capture(start=start, end=end), trace=path)
         assert summarize(window).kinds["idle"] == 1.0
+
+
+def test_a_category_of_which_no_event_could_be_used_is_not_unknown(tmp_path: Path) -> None:
+    bodies = [kineto_event(Row("aten::mm", 0, 10)), kineto_event(Row("x", 20, 15, "warp"))]
+    (tmp_path / "t.json").write_text(kineto_text(bodies).replace('"dur": -1.995', '"dur": -0.005'))
+    path = str(tmp_path / "t.json")
+    with Spill() as spill:
+        found = charge(capture(end=10), scan(path, (0, 0), spill))
+    assert found.unknown == charge(capture(end=10), read(path, (0, 0))).unknown == {}
+    assert found.events == 1
