@@ -67,6 +67,7 @@ class Member:
         devices: Names of the accelerators.
         backend: Backend of the collectives.
         format: kineto, nsight or capture.
+        notes: What a reader of the verdict should know of this file.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Member:
     devices: tuple[str, ...]
     backend: str
     format: str
+    notes: tuple[str, ...] = ()
 
 
 def read_member(request: Request) -> Member | Problem:
@@ -139,6 +141,7 @@ def _member(request: Request, trace: Trace, chosen: Chosen, window: WorkerWindow
         devices=trace.devices,
         backend=trace.backend,
         format=trace.format,
+        notes=trace.notes,
     )
 
 

@@ -36,7 +36,13 @@ class Said(Protocol):
 
 def of_members(members: Mapping[int, Member], said: Said) -> list[str]:
     """Say what is odd about the traces: roles of nobody, iterations that are not marked, events that cannot be used."""
-    return [*_roles(said.roles, members), *_marks(members, said.iterations), *_skipped(members)]
+    return [*_roles(said.roles, members), *_marks(members, said.iterations), *_skipped(members), *_own(members)]
+
+
+def _own(members: Mapping[int, Member]) -> list[str]:
+    """Say what the readers say of their files, each sentence once."""
+    said = dict.fromkeys(note for member in members.values() for note in member.notes)
+    return [*said][:_NAMED]
 
 
 def _roles(roles: Mapping[int, str], members: Mapping[int, Member]) -> list[str]:
