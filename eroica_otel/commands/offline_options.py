@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from eroica_otel.errors import ConfigError
 from eroica_otel.offline.load import Options
+from eroica_otel.publish.report.words import visible
 from eroica_otel.summarize.readers.any import LIMIT_BYTES
 
 _GIGABYTE = 1 << 30
@@ -36,8 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--top", type=_positive, default=50, metavar="N", help="functions kept of each worker (50)")
     limits.add_argument("--jobs", type=_positive, default=0, metavar="N", help="files read at a time (default: cores)")
     limits.add_argument(
-        "--limit", type=_positive, default=LIMIT_BYTES // _GIGABYTE, metavar="GB",
-        help="largest trace, unpacked (default: %(default)s)",
+        "--limit", type=_positive, default=0, metavar="GB",
+        help="largest trace, unpacked, however little memory is free "
+        f"(default: {LIMIT_BYTES // _GIGABYTE}, and what fits into free memory)",
     )  # fmt: skip
 
 
@@ -53,27 +56,49 @@ def options(arguments: argparse.Namespace) -> Options:
         roles=_roles(arguments.role),
         iterations=arguments.iterations,
         top=arguments.top,
-        limit_bytes=arguments.limit * _GIGABYTE,
+        limit_bytes=arguments.limit * _GIGABYTE or LIMIT_BYTES,
+        guarded=not arguments.limit,
         jobs=arguments.jobs,
     )
 
 
 class Progress:
-    """Shows how many files are read on one line that renews itself; shows nothing where nobody looks on."""
+    """Shows how much is read on one line that renews itself; shows nothing where nobody looks on."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
+        self._clock = clock
         self._shown = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._first: tuple[float, float] | None = None
 
-    def __call__(self, done: int, count: int, path: str) -> None:
-        """Show that ``done`` of ``count`` files are read; the line goes away after the last."""
-        if not self._shown or count < 2:
+    def __call__(self, done: int, count: int, path: str, share: float) -> None:
+        """Show that ``done`` of ``count`` files, ``share`` of all bytes, are read; the line goes after the last."""
+        if not self._shown:
             return
+        left = self._left(share)
+        text = ""
+        if done < count:
+            far = f"{done} of {count} traces" if count > 1 else f"{share:.0%}".replace("%", " %")
+            name = visible(os.path.basename(path))
+            text = f"[{'#' * round(20 * share):<20}] {far}{left}   {name}"
+        else:
+            self._first = None
         width = shutil.get_terminal_size((80, 24)).columns - 1
-        bar = "#" * round(20 * done / count)
-        text = f"[{bar:<20}] {done} of {count} traces   {os.path.basename(path)}"[:width]
-        self._stream.write(f"\r\x1b[K{text if done < count else ''}")
+        self._stream.write(f"\r\x1b[K{text[:width]}")
         self._stream.flush()
+
+    def _left(self, share: float) -> str:
+        """Return the time left, by the pace since the first news; "" while there is none to go by."""
+        now = self._clock()
+        if self._first is None or share < self._first[1]:
+            self._first = now, share
+        since, at_first = self._first
+        if share >= 1:
+            return ", summing up"
+        if share <= at_first:
+            return ""
+        seconds = round((now - since) * (1 - share) / (share - at_first))
+        return f", {seconds} s left" if seconds < 120 else f", {round(seconds / 60)} min left"
 
 
 def _rank(text: str) -> tuple[str, int]:

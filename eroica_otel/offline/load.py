@@ -34,6 +34,7 @@ class Options:
         iterations: Iterations in each trace that does not tell.
         top: Functions kept of each worker.
         limit_bytes: Largest trace, unpacked.
+        guarded: Whether to stop before memory runs out.
         jobs: Files read at a time, 0 for as many as there are cores.
     """
 
@@ -43,6 +44,7 @@ class Options:
     iterations: int = 0
     top: int = 50
     limit_bytes: int = LIMIT_BYTES
+    guarded: bool = True
     jobs: int = 0
 
 
@@ -72,7 +74,7 @@ def load(
     options: Options = Options(),
     *,
     reason: str = "manual",
-    told: Told = lambda done, count, path: None,
+    told: Told = lambda done, count, path, share: None,
 ) -> Run:
     """Return the workers of one run.
 
@@ -86,7 +88,8 @@ def load(
     found = find(paths)
     files = [worker for path in found.files for worker in workers_of(path)]
     given = check_given(options.ranks, files)
-    requests = [Request(path, options.iterations, (), reason, options.top, options.limit_bytes) for path in files]
+    first = Request("", options.iterations, (), reason, options.top, options.limit_bytes, options.guarded)
+    requests = [replace(first, path=path) for path in files]
     outcomes = read_all(requests, options.jobs, told)
     read = [outcome for outcome in outcomes if isinstance(outcome, Member)]
     failed = [outcome for outcome in outcomes if isinstance(outcome, Problem)]

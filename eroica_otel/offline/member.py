@@ -14,6 +14,7 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import EroicaError, TraceError
 from eroica_otel.kinds import Frame, frame_identity
 from eroica_otel.model import Identity, WorkerWindow
+from eroica_otel.offline.guard import watch_of
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.stretches import Chosen, choose
 from eroica_otel.profile import samples
@@ -38,6 +39,9 @@ class Request:
         reason: Reason of the window; "reference" for the run that another is compared with.
         top: Functions kept.
         limit_bytes: Largest trace, unpacked.
+        guarded: Whether to stop before memory runs out.
+        beside: Files that are read at a time.
+        tally, place: Where it is told how far the reading is, as guard.watch_of takes it.
     """
 
     path: str
@@ -46,6 +50,10 @@ class Request:
     reason: str = "manual"
     top: int = 50
     limit_bytes: int = LIMIT_BYTES
+    guarded: bool = True
+    beside: int = 1
+    tally: str = ""
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,14 @@ def workers_of(path: str) -> tuple[str, ...]:
 def _read(request: Request) -> Trace:
     if os.path.isdir(request.path):
         return trace_of(samples.read(Path(request.path)), request.path)
-    return read_trace(request.path, limit_bytes=request.limit_bytes)
+    watch = watch_of(
+        request.path,
+        tally=request.tally,
+        place=request.place,
+        beside=request.beside,
+        guarded=request.guarded,
+    )
+    return read_trace(request.path, limit_bytes=request.limit_bytes, watch=watch)
 
 
 def _told(path: str, why: str) -> str:

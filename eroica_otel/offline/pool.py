@@ -8,44 +8,61 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 
 from eroica_otel.offline.member import Member, Request, read_member
 from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.tally import Tally
 
-Told = Callable[[int, int, str], None]
-"""Takes files done, files in all, and the path of the latest."""
+Told = Callable[[int, int, str, float], None]
+"""Takes files done, files in all, the path of the latest, and the share of all bytes that is gone through, 0 to 1."""
+LOOK_SECONDS = 0.5
+"""So often the readers are looked at."""
 SMALL_BYTES = 4 << 20
 """Files that are smaller together are read sooner than processes start."""
 
 
-def read_all(requests: Sequence[Request], jobs: int = 0, told: Told = lambda done, count, path: None) -> (
+def read_all(requests: Sequence[Request], jobs: int = 0, told: Told = lambda done, count, path, share: None) -> (
     list[Member | Problem]
 ):  # fmt: skip
     """Return what became of each file, in the order of the requests.
 
     Args:
         jobs: Files read at a time; 0 for as many as there are cores, and one where all are small.
-        told: Is called after each file.
+        told: Is called after each file, and about twice a second.
     """
     count = min(jobs or cores(), len(requests))
     if not jobs and sum(_size(request.path) for request in requests) <= SMALL_BYTES:
         count = 1
+    with Tally([_size(request.path) for request in requests]) as tally:
+        asked = [
+            replace(request, beside=count, tally=tally.path, place=place) for place, request in enumerate(requests)
+        ]
+        return _read_all(asked, count, tally, told)
+
+
+def _read_all(requests: Sequence[Request], count: int, tally: Tally, told: Told) -> list[Member | Problem]:
     done: dict[int, Member | Problem] = {}
     lost: list[int] = []
-    for place, future in _run(requests, range(len(requests)), count):
+
+    def tell(place: int) -> None:
+        told(len(done), len(requests), requests[place].path, tally.share(done))
+
+    for place, future in _run(requests, range(len(requests)), count, tell):
         if isinstance(future.exception(), BrokenProcessPool):
             lost.append(place)
             continue
         done[place] = _outcome(requests[place], future)
-        told(len(done), len(requests), requests[place].path)
+        tell(place)
     for place in lost:
-        _, future = next(_run(requests, [place], 0))
+        alone = {place: replace(requests[place], beside=1)}
+        _, future = next(_run(alone, [place], 0, tell))
         done[place] = _outcome(requests[place], future)
-        told(len(done), len(requests), requests[place].path)
+        tell(place)
     return [done[place] for place in range(len(requests))]
 
 
@@ -55,12 +72,21 @@ def cores() -> int:
 
 
 def _run(
-    requests: Sequence[Request], places: Sequence[int], count: int
+    requests: Sequence[Request] | Mapping[int, Request],
+    places: Sequence[int],
+    count: int,
+    looked: Callable[[int], None],
 ) -> Iterator[tuple[int, Future[Member | Problem]]]:
+    """Yield what is done; ``looked`` is told one of those that are not, as long as there is no news."""
     with _executor(count) as executor:
         futures = {executor.submit(read_member, requests[place]): place for place in places}
-        for future in as_completed(futures):
-            yield futures[future], future
+        left = set(futures)
+        while left:
+            ready, left = wait(left, LOOK_SECONDS, FIRST_COMPLETED)
+            for future in ready:
+                yield futures[future], future
+            if not ready:
+                looked(min(futures[future] for future in left))
 
 
 @contextmanager

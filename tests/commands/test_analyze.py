@@ -209,13 +209,31 @@ def test_progress_is_for_who_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, unseen = Terminal(), io.StringIO()
     for stream in (seen, unseen):
         show = Progress(stream)
-        show(1, 4, "a/rank0.json")
-        show(4, 4, "a/rank3.json")
+        show(1, 4, "a/rank0.json", 0.25)
+        show(4, 4, "a/rank3.json", 1.0)
     assert unseen.getvalue() == ""
     first, last = seen.getvalue().split("\r")[1:]
     assert first.endswith("[#####               ] 1 of 4 traces   rank0.json")
     # The line is gone after the last.
     assert last == "\x1b[K"
+
+
+def test_progress_inside_one_large_file_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now, seen = iter((0.0, 10.0, 600.0, 610.0)), Terminal()
+    show = Progress(seen, lambda: next(now))
+    for share in (0.0, 0.25, 0.75, 1.0):
+        show(0, 1, "a/rank0.json", share)
+    show = Progress(seen, lambda: 0.0)
+    show(1, 1, "a/rank0.json", 1.0)
+    texts = [text.removeprefix("\x1b[K") for text in seen.getvalue().split("\r")[1:]]
+    assert texts == [
+        "[                    ] 0 %   rank0.json",
+        "[#####               ] 25 %, 30 s left   rank0.json",
+        "[###############     ] 75 %, 3 min left   rank0.json",
+        "[####################] 100 %, summing up   rank0.json",
+        "",
+    ]
 
 
 def test_a_source_folder_that_is_none_is_said_before_anything_is_read(

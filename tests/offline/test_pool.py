@@ -25,11 +25,13 @@ class Deadly(str):
 def test_every_file_is_told_of_and_the_order_is_that_of_the_requests(tmp_path: Path) -> None:
     paths = [str(write(tmp_path / f"rank{rank}.json", rank=rank)) for rank in range(3)]
     (tmp_path / "rank1.json").write_text('{"traceEvents": [')
-    told: list[tuple[int, int, str]] = []
+    told: list[tuple[int, int, str, float]] = []
     outcomes = read_all([Request(path) for path in paths], told=lambda *news: told.append(news))
     assert [type(outcome) for outcome in outcomes] == [Member, Problem, Member]
     assert [outcome.path for outcome in outcomes] == paths
-    assert sorted(told) == [(1, 3, paths[0]), (2, 3, paths[1]), (3, 3, paths[2])]
+    files = [news[:3] for news in told]
+    assert sorted({*files}) == [(1, 3, paths[0]), (2, 3, paths[1]), (3, 3, paths[2])]
+    assert told[-1][3] == 1.0
 
 
 def test_nothing_to_read() -> None:

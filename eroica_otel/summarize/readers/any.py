@@ -13,6 +13,7 @@ from pathlib import Path
 from eroica_otel.errors import TraceError
 from eroica_otel.summarize.readers import kineto, nsight
 from eroica_otel.summarize.readers.source import SQLITE, first_bytes
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 from eroica_otel.traces import Trace
 
 LIMIT_BYTES = 32 << 30
@@ -34,11 +35,12 @@ def workers_in(path: str | os.PathLike[str]) -> tuple[str, ...]:
     return tuple(f"{text}#{place}" for place in range(count)) if count > 1 else (text,)
 
 
-def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES, watch: Watch = NOBODY) -> Trace:
     """Read a Kineto trace (JSON, also packed with gzip), or one worker of an Nsight Systems export (SQLite).
 
     Args:
         limit_bytes: Most bytes of JSON that are unpacked.
+        watch: Is told how far the reading of JSON is; what it raises ends the reading.
 
     Raises:
         TraceError: the file cannot be read, is no trace, is cut short or too large; says where and what to do.
@@ -55,7 +57,7 @@ def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) 
         return nsight.read_worker(file, place or 0)
     if file.endswith(_REPORTS):
         raise TraceError(f"{text}: a report: export it first: nsys export --type sqlite --output OUT.sqlite {file}")
-    return kineto.read_whole(file, limit_bytes)
+    return kineto.read_whole(file, limit_bytes, watch=watch)
 
 
 def _split(text: str) -> tuple[str, int | None]:

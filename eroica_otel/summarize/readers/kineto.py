@@ -25,6 +25,7 @@ from eroica_otel.summarize.readers.header import Header, header_of
 from eroica_otel.summarize.readers.ranges import ranges, read_range
 from eroica_otel.summarize.readers.second import MOST_PARTS, Second, SecondFailedError, Sharer
 from eroica_otel.summarize.readers.source import GZIP, first_bytes, pieces
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 from eroica_otel.summarize.spill import Spill
 from eroica_otel.traces import Trace
 
@@ -70,18 +71,21 @@ def scan(path: str, realtime_offset_ns: tuple[int, int], spill: Spill, chunk_byt
     return Batches(found.parts, found.header, realtime_offset_ns)
 
 
-def read_whole(path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, processes: int = 0) -> Trace:
+def read_whole(
+    path: str, limit_bytes: int, chunk_bytes: int = CHUNK_BYTES, processes: int = 0, watch: Watch = NOBODY
+) -> Trace:
     """Read a trace with all that it tells of its worker, on its own clock.
 
     Args:
         limit_bytes: Most bytes that are read or unpacked.
         chunk_bytes: Bytes read at a time.
         processes: Processes that read, 1 or 2; 0: two for a large file.
+        watch: Is told how far it is; what it raises ends the reading.
 
     Raises:
         TraceError: as ``read``, or the file unpacks to more than ``limit_bytes``.
     """
-    found = _read(path, chunk_bytes, limit_bytes, processes)
+    found = _read(path, chunk_bytes, limit_bytes, processes, watch=watch)
     columns, header = join([part for part, _ in found.parts]), found.header
     events = _events(columns, header, Clock(header.base_ns))
     thread = steps.training_thread(events)
@@ -119,13 +123,20 @@ def _events(columns: Joined, header: Header, clock: Clock) -> Events:
     )
 
 
-def _read(path: str, chunk_bytes: int, limit_bytes: int, processes: int = 0, spill: Spill | None = None) -> Read:
+def _read(
+    path: str,
+    chunk_bytes: int,
+    limit_bytes: int,
+    processes: int = 0,
+    spill: Spill | None = None,
+    watch: Watch = NOBODY,
+) -> Read:
     if (processes or _processes(path)) > 1:
         try:
-            return _together(path, chunk_bytes, limit_bytes, spill)
+            return _together(path, chunk_bytes, limit_bytes, spill, watch)
         except (SecondFailedError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError, OSError):
             pass  # a wrong cut, a damaged file or no second process: one alone finds out, and where
-    return _alone(path, chunk_bytes, limit_bytes, spill)
+    return _alone(path, chunk_bytes, limit_bytes, spill, watch)
 
 
 def _processes(path: str) -> int:
@@ -139,7 +150,7 @@ def _processes(path: str) -> int:
     return 1 if busy or size < (LARGE_BYTES // PACKED if packed else LARGE_BYTES) else 2
 
 
-def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
+def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None, watch: Watch) -> Read:
     """Read with a second process.
 
     Raises:
@@ -147,29 +158,34 @@ def _together(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None
     """
     decoder, others = Decoder(spill), None if spill is None else spill.another()
     way = _handed if first_bytes(path, 2) == GZIP else _shared
-    header, other = way(path, chunk_bytes, limit_bytes, decoder, others)
+    header, other = way(path, chunk_bytes, limit_bytes, decoder, others, watch)
     if others is not None:
         others.problem = others.problem or other.problem
     return Read([(decoder.part(), spill or Spill()), (other, others or Spill())], header)
 
 
 def _handed(
-    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None
+    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None, watch: Watch
 ) -> tuple[Header, Part]:
     """Unpack here, and hand the second process a piece whenever it has none."""
-    source = pieces(path, chunk_bytes, limit_bytes)
+    source = pieces(path, chunk_bytes, limit_bytes, watch)
     head, buffer = head_of(path, source)
+    mine = 0
     with Second(others) as second:
         for number, piece in enumerate(cut(path, len(head), buffer, source)):
             if piece.last:
                 header = header_of(decoder.add_document(number, head, piece.text))
             elif not second.take(number, piece.text):
                 decoder.add(number, piece.text)
+                mine += len(piece.text)
+                # The other process makes as many events of as many bytes.
+                reached = piece.position + len(piece.text)
+                watch.held(decoder.total * reached // max(mine, 1), reached)
         return header, second.part()
 
 
 def _shared(
-    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None
+    path: str, chunk_bytes: int, limit_bytes: int, decoder: Decoder, others: Spill | None, watch: Watch
 ) -> tuple[Header, Part]:
     """Let each process read and decode the next part of the file whenever it has none."""
     head, _ = head_of(path, pieces(path, chunk_bytes, limit_bytes))
@@ -179,13 +195,14 @@ def _shared(
     with open(path, "rb") as file:
         *parts, (begin, end) = ranges(file.fileno(), len(head), max(chunk_bytes, size // (MOST_PARTS // 2)))
         with Sharer(file.fileno(), parts, others) as second:
-            second.read(decoder)
+            second.read(decoder, watch)
             header = header_of(decoder.add_document(len(parts), head, read_range(file.fileno(), begin, end)))
+            watch.read(size)
             return header, second.part()
 
 
-def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -> Read:
-    source = pieces(path, chunk_bytes, limit_bytes)
+def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None, watch: Watch = NOBODY) -> Read:
+    source = pieces(path, chunk_bytes, limit_bytes, watch)
     head, buffer = head_of(path, source)
     decoder = Decoder(spill)
     held = Piece(b"", len(head), False)
@@ -194,9 +211,11 @@ def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None) -
         try:
             if piece.last:
                 header = header_of(decoder.add_document(number, head, held.text))
+                watch.held(decoder.total, held.position + len(held.text))
                 return Read([(decoder.part(), spill or Spill())], header)
             decoder.add(number, held.text)
             held = Piece(b"", 0, False)
+            watch.held(decoder.total, piece.position + len(piece.text))
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
             # A cut inside a string or an argument: what comes next completes it.
             if piece.last or len(held.text) > max(LARGEST_BYTES, 2 * chunk_bytes):

@@ -26,6 +26,7 @@ import msgspec
 from eroica_otel.summarize.readers.columns import Part
 from eroica_otel.summarize.readers.decode import Decoder
 from eroica_otel.summarize.readers.ranges import read_range
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 from eroica_otel.summarize.spill import Spill
 
 _HEADER = struct.Struct("<QQ")
@@ -160,13 +161,13 @@ class Sharer(_Other):
         os.close(self._parts)
         super().__exit__(kind, error, trace)
 
-    def read(self, decoder: Decoder) -> None:
+    def read(self, decoder: Decoder, watch: Watch = NOBODY) -> None:
         """Decode parts until none is left.
 
         Raises:
             msgspec.MsgspecError, ValueError, OverflowError, RecursionError, OSError: one cannot be decoded, or read.
         """
-        _shared(decoder, self._file, self._parts)
+        _shared(decoder, self._file, self._parts, watch)
 
 
 def _piped(records: bytes) -> int:
@@ -200,11 +201,16 @@ def share(file: int, parts: int, sink: BinaryIO, spill: Spill | None = None) -> 
     _answer(lambda decoder: _shared(decoder, file, parts), sink, spill)
 
 
-def _shared(decoder: Decoder, file: int, parts: int) -> None:
+def _shared(decoder: Decoder, file: int, parts: int, watch: Watch = NOBODY) -> None:
     # Both processes read the pipe. Linux gives each a whole record, since it holds the pipe's lock for the whole read.
+    mine = 0
     while len(record := os.read(parts, _PART.size)) == _PART.size:
         place, begin, end = _PART.unpack(record)
         decoder.add(place, read_range(file, begin, end))
+        mine += 1
+        # Parts are of one size: the other process holds as much of those that it took.
+        watch.held(decoder.total * (place + 1) // mine, end)
+        watch.read(end)
 
 
 def _answer(read: Callable[[Decoder], None], sink: BinaryIO, spill: Spill | None) -> None:

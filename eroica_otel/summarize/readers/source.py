@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from eroica_otel.errors import TraceError
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 
 GZIP = b"\x1f\x8b"
 SQLITE = b"SQLite format 3\x00"
@@ -32,8 +33,8 @@ def unreadable(path: str, error: OSError) -> TraceError:
     return TraceError(f"{path}: cannot be read: {error.strerror or error}; give a file that is there and may be read")
 
 
-def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of a file, ``size`` at a time, unpacked.
+def pieces(path: str, size: int, limit_bytes: int, watch: Watch = NOBODY) -> Iterator[bytes]:
+    """Yield the bytes of a file, ``size`` at a time, unpacked; ``watch`` is told how far it is.
 
     Raises:
         TraceError: it cannot be read, is damaged, or unpacks to more than ``limit_bytes``.
@@ -50,6 +51,7 @@ def pieces(path: str, size: int, limit_bytes: int) -> Iterator[bytes]:
                 read += len(piece)
                 if read > limit_bytes:
                     raise TraceError(_too_large(path, packed, limit_bytes))
+                watch.read(raw.tell())
                 yield piece
     except EOFError as error:
         raise TraceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 import struct
@@ -16,6 +17,7 @@ from eroica_otel.summarize.readers import kineto, second
 from eroica_otel.summarize.readers.columns import Part
 from eroica_otel.summarize.readers.decode import Decoder
 from eroica_otel.summarize.readers.kineto import read_whole
+from eroica_otel.summarize.readers.watch import Watch
 from eroica_otel.traces import Trace
 from factories_summarize import Row, kineto_event, kineto_text
 
@@ -67,6 +69,27 @@ def test_a_second_process_that_dies_costs_time_alone(tmp_path: Path, monkeypatch
     assert _rows(read_whole(path, 1 << 30, 4096, 2)) == _rows(read_whole(path, 1 << 30, 4096, 1))
     monkeypatch.setattr(second, "_COMMAND", ("/nonexistent",))
     assert read_whole(path, 1 << 30, 4096, 2).events.total == 600
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_who_watches_is_told_how_far_it_is_and_may_end_it(tmp_path: Path, packed: bool, processes: int) -> None:
+    path = Path(_write(tmp_path / "t.json"))
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    read: list[int] = []
+    held: list[tuple[int, int]] = []
+    whole = read_whole(str(path), 1 << 30, 4096, processes, Watch(read.append, lambda *news: held.append(news)))
+    assert read[-1] == path.stat().st_size
+    events, position = held[-1]
+    assert whole.events.total > 0.8 * events > 0
+    assert position > 4000
+
+    def end(events: int, position: int) -> None:
+        raise TraceError("enough")
+
+    with pytest.raises(TraceError, match="enough"):
+        read_whole(str(path), 1 << 30, 4096, processes, Watch(held=end))
 
 
 def test_one_that_died_before_its_last_piece_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
