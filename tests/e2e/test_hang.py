@@ -15,7 +15,7 @@ import pytest
 from eroica_otel.detect.blocked import PAUSE_SECONDS
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query.decode import decode
-from hangs import RANKS, Training
+from hangs import HANG_SECONDS, RANKS, Training
 from jobs import scrape, wait_until
 
 NO_HANG_SECONDS = 25.0
@@ -235,6 +235,6 @@ def test_a_long_export_after_the_last_iteration_is_no_hang(patient: Training) ->
     patient.begin()
     assert all("the training loop has ended" in said for said in pauses(patient))
     (patient.control / "export").unlink()
-    wait_until(lambda: patient.process.poll() is not None, "the training to end", NO_HANG_SECONDS)
+    wait_until(lambda: patient.process.poll() is not None, "the training to end", HANG_SECONDS)
     assert patient.process.returncode == 0
     assert patient.saw_no_hang()

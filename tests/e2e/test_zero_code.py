@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zerocode
-from factories_worker import Endpoint
+from factories_worker import Endpoint, free_port
 
 PLAIN = str(Path(__file__).parent / "plain.py")
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2")
@@ -19,11 +19,14 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return zerocode.environment(tmp_path_factory.mktemp("zerocode"))
 
 
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
+def opened() -> Iterator[Endpoint]:
     made = Endpoint()
     yield made
     made.close()
+
+
+endpoint = pytest.fixture(opened, name="endpoint")
+written = pytest.fixture(opened, name="written")  # by remote write
 
 
 @pytest.mark.parametrize(
@@ -48,13 +51,22 @@ def test_each_rank_is_watched_once_and_the_launcher_is_not(
 
 
 @pytest.mark.long
-def test_forks_of_loader_workers_neither_hang_nor_send(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
-    """1,000 forks; every delivery is on."""
+def test_forks_of_loader_workers_neither_hang_nor_send(
+    commands: Path, endpoint: Endpoint, written: Endpoint, tmp_path: Path
+) -> None:
+    """1,000 forks; every delivery is on, and the reference window is taken meanwhile."""
+    settings = {
+        "EROICA_DELIVERIES": "otlp,prometheus,remote_write",
+        "EROICA_REMOTE_WRITE_URL": written.url,
+        "OTEL_EXPORTER_PROMETHEUS_PORT": str(free_port()),
+        "EROICA_REFERENCE": "1",
+    }
     more = ("--epochs", "250", "--steps", "4", "--workers", "4", "--pause", "0")
-    done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", PLAIN, *more)
+    done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", PLAIN, *more, **settings)
     assert "steps 1000" in done.stdout
-    ((instance, _, most),) = zerocode.senders(endpoint)
-    assert (instance, most) == ("rank-0", 1000.0)
+    assert [(instance, most) for instance, _, most in zerocode.senders(endpoint)] == [("rank-0", 1000.0)]
+    assert zerocode.windows(endpoint) == {"reference"}
+    assert written.bodies
 
 
 def test_the_standard_switch_turns_it_off(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
