@@ -15,6 +15,11 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
+def _is_rank(text: str) -> bool:
+    """Return whether a text is a rank; one of thousands of digits would not even be a number to Python."""
+    return text.isdecimal() and len(text) < 10
+
+
 class Arguments(msgspec.Struct, gc=False):
     """The keys that matter, on kernels, record_param_comms, Python functions and (2021) operators."""
 
@@ -39,13 +44,13 @@ class Arguments(msgspec.Struct, gc=False):
     def peer(self) -> int | None:
         """Return the rank that a send goes to or a receive comes from, None where it is not told."""
         rank = {SENDS: self.receiver, RECEIVES: self.sender}.get(self.collective or "")
-        return int(rank) if rank is not None and str(rank).isdecimal() else None
+        return int(rank) if rank is not None and _is_rank(str(rank)) else None
 
     def members(self) -> tuple[int, ...]:
         """Return the ranks of the process group; () where they are not told, or not all of them."""
         parts = self.ranks.strip("[] ").split(",") if isinstance(self.ranks, str) else self.ranks or ()
         numbers = [str(part).strip() for part in parts]
-        return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else ()
+        return tuple(map(int, numbers)) if all(map(_is_rank, numbers)) else ()
 
     def link(self) -> int | None:
         """Return the id that joins a kernel to the operator that launched it."""

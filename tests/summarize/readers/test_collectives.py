@@ -11,6 +11,7 @@ import pytest
 from eroica_otel.model import Identity
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import read_trace
+from eroica_otel.summarize.readers.arguments import SENDS, Arguments
 from eroica_otel.traces import Trace
 from factories_summarize import Row, kineto_event, kineto_text
 
@@ -98,3 +99,9 @@ def test_arguments_of_other_types_are_not_told(tmp_path: Path) -> None:
     odd: dict[str, object] = {"Process Group Name": 7, "In msg nelems": "many", "dtype": None}
     trace = _trace(tmp_path, [(Row(OLD, 100, 150, "kernel", 9), odd)])
     assert list(trace.events.collectives.values()) == [("", None)]
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "\u0b66" * 5000])
+def test_ranks_of_thousands_of_digits_are_none(digits: str) -> None:
+    found = Arguments(ranks=f"[0, {digits}]", collective=SENDS, receiver=digits)
+    assert (found.members(), found.peer()) == ((), None)
