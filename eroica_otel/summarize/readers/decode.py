@@ -69,7 +69,7 @@ class Document(msgspec.Struct):
     traceEvents: msgspec.Raw = _NOTHING
 
 
-_LABEL, _THREAD = attrgetter("cat", "name"), attrgetter("tid")
+_LABEL, _THREAD, _ARGUMENTS = attrgetter("cat", "name"), attrgetter("tid"), attrgetter("args")
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _TIMES = msgspec.json.Decoder(list[_Times])
 _DOCUMENT = msgspec.json.Decoder(Document)
@@ -256,8 +256,9 @@ class Decoder:
         )
 
     def _call_stacks(self, kept: list[_Event]) -> Times:
-        texts = [(row, arguments.decode(event.args).stack) for row, event in enumerate(kept)]
-        return np.array([(row, self._stacks[stack]) for row, stack in texts if stack], np.int64).reshape(-1, 2)
+        found = arguments.decode_all(map(_ARGUMENTS, kept))
+        table = [(row, self._stacks[known.stack]) for row, known in enumerate(found) if known.stack]
+        return np.array(table, np.int64).reshape(-1, 2)
 
 
 def _numbers(table: dict[Any, int], key: Callable[[_Event], Any], events: list[_Event]) -> Numbers:
@@ -309,8 +310,8 @@ def _from_text(text: bytes, good: NDArray[np.bool_]) -> tuple[Times, Times]:
 
 
 def _python(kept: list[_Event], rows: list[int]) -> Times:
-    found = [(row, arguments.decode(kept[row].args)) for row in rows]
-    table = [(row, _id(known.python), _id(known.parent)) for row, known in found]
+    found = arguments.decode_all([kept[row].args for row in rows])
+    table = [(row, _id(known.python), _id(known.parent)) for row, known in zip(rows, found, strict=True)]
     return np.array(table, np.int64).reshape(-1, 3)
 
 

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eroica_otel.model import Identity
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import read_trace
-from eroica_otel.summarize.readers.arguments import SENDS, Arguments
+from eroica_otel.summarize.readers.arguments import SENDS, Arguments, decode, decode_all
 from eroica_otel.traces import Trace
 from factories_summarize import Row, kineto_event, kineto_text
 
@@ -99,6 +100,14 @@ def test_arguments_of_other_types_are_not_told(tmp_path: Path) -> None:
     odd: dict[str, object] = {"Process Group Name": 7, "In msg nelems": "many", "dtype": None}
     trace = _trace(tmp_path, [(Row(OLD, 100, 150, "kernel", 9), odd)])
     assert list(trace.events.collectives.values()) == [("", None)]
+
+
+@pytest.mark.parametrize("odd", [b"", b"{}", b"null", b'"text"', b"[1]", b'{"Call stack": 3}', b'{"Python id": 1e400}'])
+def test_arguments_of_many_events_are_those_of_each(odd: bytes) -> None:
+    texts = [msgspec.Raw(text) for text in (b'{"Call stack": "a;b"}', odd, b'{"Python id": 7, "other": [1, {}]}')]
+    found = decode_all(texts)
+    assert found == [decode(text) for text in texts]
+    assert (found[0].stack, found[2].python) == ("a;b", 7)
 
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "\u0b66" * 5000])
