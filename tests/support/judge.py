@@ -80,9 +80,9 @@ def _iterations(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
     mean = value(points, f"{names.ITERATION_PERIOD.name}_sum") / timed
     taken = [span(windows[rank]) for windows in outcome.windows.values() if rank in windows]
     untimed = [(start, stop + AFTER_WINDOW) for start, stop in taken]
-    true = truth.period(LEARN * case.per_iteration, case.per_iteration, untimed)
-    if abs(mean / true - 1) > PERIOD:
-        yield f"the mean period is {mean:.4f} s, in truth {true:.4f} s"
+    least, longest = truth.period(LEARN * case.per_iteration, case.per_iteration, untimed)
+    if not least * (1 - PERIOD) <= mean <= longest * (1 + PERIOD):
+        yield f"the mean period is {mean:.4f} s, in truth {least:.4f} to {longest:.4f} s"
 
 
 def _expected(case: Case, rank: int, outcome: Outcome) -> tuple[int, int]:

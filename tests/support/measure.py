@@ -46,11 +46,12 @@ class Truth:
         elapsed = self.at[stop - 1] - self.at[start - 1]
         return (self.worked[stop - 1] - self.worked[start - 1]) / elapsed
 
-    def period(self, first: int, updates: int, left_out: Sequence[tuple[int, int]] = ()) -> float:
-        """Return the mean time of an iteration of ``updates`` updates, from update ``first`` on.
+    def period(self, first: int, updates: int, left_out: Sequence[tuple[int, int]] = ()) -> tuple[float, float]:
+        """Return the mean time of an iteration of ``updates`` updates, from update ``first`` on: least and most.
 
-        One that took ten times the median is left out: training stood still there while a window was saved. So are
-        those that touch a range of ``left_out`` (first update, last one): what is not timed must not count here.
+        In the least no iteration counts that took ten times the median: training stood still there, as while the
+        profiler was tried out, and what then is timed is not the same on each rank. In neither those count that touch a
+        range of ``left_out`` (first update, last one), which are not timed.
         """
         ends = range(first, len(self.at) + 1, updates)
         took = [
@@ -59,7 +60,7 @@ class Truth:
             if not any(begin <= last and end >= start for start, last in left_out)
         ]
         usual = 10 * statistics.median(took)
-        return statistics.mean(seconds for seconds in took if seconds <= usual)
+        return statistics.mean(seconds for seconds in took if seconds <= usual), statistics.mean(took)
 
 
 LOOK_EVERY = 20
