@@ -14,6 +14,7 @@ BEGIN = time.perf_counter()
 
 import msgspec  # noqa: E402  the imports are timed
 import numpy as np  # noqa: E402
+import numpy.ma  # noqa: E402  np.unique imports it at its first call
 
 from bench.synthetic.kineto import BASE_NS, ITERATIONS, WINDOW_NS  # noqa: E402
 from eroica_otel.export.budget import fit  # noqa: E402
