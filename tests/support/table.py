@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ class Table:
 
     def __init__(self, folder: Path, items: Iterable[Any]) -> None:
         cases = [item.callspec.params["case"] for item in items if _is_case(item)]
-        self._bench = Bench(folder)
+        self._folder, self._bench = folder, Bench(folder)
         self._pool = ThreadPoolExecutor(SIDE_BY_SIDE)
         self._running: dict[str, Future[Outcome]] = {
             case.name: self._pool.submit(self._bench.run, case) for case in cases
@@ -26,6 +27,14 @@ class Table:
 
     def outcome(self, case: Case) -> Outcome:
         return self._running[case.name].result()
+
+    def again(self, case: Case) -> Outcome:
+        """Run a case once more, alone: side by side on few cores one may take another's time from the window."""
+        wait(self._running.values())
+        folder = self._folder / "again" / case.name
+        folder.mkdir(parents=True)
+        with closing(Bench(folder)) as bench:
+            return bench.run(case)
 
     def __enter__(self) -> Table:
         return self
