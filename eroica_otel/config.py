@@ -22,6 +22,8 @@ LEVELS = ("compute", "memory", "communication", "host", "python", "python_wait")
 """What an instant may be charged to (docs/how-it-works.md, The summary)."""
 RESOURCES = ("cpu", "nic", "sm", "dram", "pcie", "nvlink")
 """What mu and sigma may measure."""
+HARDWARE_VARIABLE, HARDWARE_DIRECTORY = "EROICA_HARDWARE_DIR", "/run/eroica-hardware"
+"""The folder that the node agent shares with the workers, and its default (systemd's RuntimeDirectory=)."""
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
 
@@ -154,6 +156,9 @@ class WorkerConfig:
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
     nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
     nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")
+    hardware_dir: str = _option(
+        HARDWARE_VARIABLE, HARDWARE_DIRECTORY, str, "folder that the node agent shares; empty: do not look for one"
+    )
     directory: str = _option("EROICA_DIR", "", str, "private folder for status files and captures")
     deliveries: str = _option(
         "EROICA_DELIVERIES", "", str, "otlp, prometheus, remote_write, with commas; else OTEL_METRICS_EXPORTER"
@@ -203,7 +208,8 @@ class WorkerConfig:
         config = replace(config, problems=(*problems, *contradictions(environment, config)))
         directory = os.path.expanduser(config.directory) if config.directory else default_directory()
         key_file = config.redact_key_file and os.path.abspath(os.path.expanduser(config.redact_key_file))
-        return replace(config, directory=os.path.abspath(directory), redact_key_file=key_file)
+        shared = config.hardware_dir and os.path.abspath(os.path.expanduser(config.hardware_dir))
+        return replace(config, directory=os.path.abspath(directory), redact_key_file=key_file, hardware_dir=shared)
 
     def charge_order(self) -> tuple[str, ...]:
         """Return ``order`` as levels, highest first; () where the usual one holds."""
