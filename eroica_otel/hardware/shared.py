@@ -12,6 +12,11 @@ from pathlib import Path
 
 from eroica_otel.errors import HardwareError
 
+FOLDER = Path("/run/eroica")
+"""Where agent and workers meet unless told otherwise."""
+FOLDER_VARIABLE = "EROICA_HARDWARE_DIR"
+"""The variable that tells both otherwise."""
+
 
 def open_folder(path: Path) -> int:
     """Return a descriptor of the folder; its own name may not be a link, those above it may.
