@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from eroica_hardware import names as agent
 from eroica_otel import names
 from eroica_otel.config import OPTIONS
 
@@ -22,29 +23,42 @@ BEGIN, END = "<!-- options: written by docs/generate.py -->", "<!-- end of optio
 _INTRODUCTION = """\
 # Series
 
-Every series that eroica_otel exports, as Prometheus shows it. Written from `eroica_otel/names.py` by `make docs`.
+Every series that eroica_otel exports, as Prometheus shows it. Written from `eroica_otel/names.py` and
+`exporters/eroica_hardware/names.py` by `make docs`.
 
 The OpenTelemetry instrument has the same name with one dot, `eroica.` and the rest, and without `_total`. Pull, a
 Collector and Prometheus 3 all arrive at the name shown here, since the unit's word stands in the instrument's name.
 
 Labels of every series of a worker: `training_job`, `team` (service.namespace), `rank`, `host`, `role`. The window id is
 a value, never a label. Series marked *c* are always there on a healthy CPU job after its first window; a test scrapes
-them.
+them. Of the node agent, those marked *c* are always there.
+"""
+
+_AGENT = """
+`hw_*` are those of OpenTelemetry's semantic conventions for hardware, with its attributes as labels: `hw_id` is the UUID
+of a GPU (`gpu_uuid` of `eroica_worker_info`), the name of a network interface, or `mlx5_0/1` for a port of an RDMA
+device; a temperature has the `hw_id` of its GPU. What was not read for a minute is absent.
 """
 
 
 def series_page() -> str:
     """Return docs/series.md."""
     blocks = [_INTRODUCTION]
-    for component, title in ((names.WORKER, "Workers (helper process)"), (names.LOCALIZER, "Localizer")):
+    titles = {
+        names.WORKER: "Workers (helper process)",
+        names.LOCALIZER: "Localizer",
+        agent.AGENT: "Node agent (eroica-hardware)",
+    }
+    for component, title in titles.items():
         rows = ["| series | type | labels | what it is |", "|---|---|---|---|"]
-        for metric in (metric for metric in names.ALL if metric.component == component):
-            own = [label for label in metric.labels if component == names.LOCALIZER or label not in names.IDENTITY]
+        for metric in (metric for metric in (*names.ALL, *agent.ALL) if metric.component == component):
+            own = [label for label in metric.labels if component != names.WORKER or label not in names.IDENTITY]
             labels = ", ".join(f"`{label}`" for label in own) or "-"
             mark = " *c*" if metric.cpu_job else ""
             rows.append(f"| `{metric.name}`{mark} | {metric.type} | {labels} | {metric.help} |")
         more = " beside those of every worker" if component == names.WORKER else ""
-        blocks.append(f"## {title}\n\nLabels{more}.\n\n" + "\n".join(rows) + "\n")
+        about = _AGENT if component == agent.AGENT else ""
+        blocks.append(f"## {title}\n{about}\nLabels{more}.\n\n" + "\n".join(rows) + "\n")
     return "\n".join(blocks)
 
 

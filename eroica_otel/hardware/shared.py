@@ -12,10 +12,6 @@ from pathlib import Path
 
 from eroica_otel.errors import HardwareError
 
-FOLDER = Path("/run/eroica")
-"""Where agent and workers meet unless told otherwise."""
-FOLDER_VARIABLE = "EROICA_HARDWARE_DIR"
-"""The variable that tells both otherwise."""
 
 
 def open_folder(path: Path) -> int:
