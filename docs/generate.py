@@ -35,8 +35,8 @@ them. Of the node agent, those marked *c* are always there.
 """
 
 _AGENT = """
-`hw_*` are those of OpenTelemetry's semantic conventions for hardware, with its attributes as labels: `hw_id` is the UUID
-of a GPU (`gpu_uuid` of `eroica_worker_info`), the name of a network interface, or `mlx5_0/1` for a port of an RDMA
+`hw_*` are those of OpenTelemetry's semantic conventions for hardware, with its attributes as labels: `hw_id` is the
+UUID of a GPU (`gpu_uuid` of `eroica_worker_info`), the name of a network interface, or `mlx5_0/1` for a port of an RDMA
 device; a temperature has the `hw_id` of its GPU. What was not read for a minute is absent.
 """
 
@@ -57,8 +57,8 @@ def series_page() -> str:
             mark = " *c*" if metric.cpu_job else ""
             rows.append(f"| `{metric.name}`{mark} | {metric.type} | {labels} | {metric.help} |")
         more = " beside those of every worker" if component == names.WORKER else ""
-        about = _AGENT if component == agent.AGENT else ""
-        blocks.append(f"## {title}\n{about}\nLabels{more}.\n\n" + "\n".join(rows) + "\n")
+        about = _AGENT if component == agent.AGENT else f"\nLabels{more}.\n"
+        blocks.append(f"## {title}\n{about}\n" + "\n".join(rows) + "\n")
     return "\n".join(blocks)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from eroica_otel.errors import HardwareError
-
 
 
 def open_folder(path: Path) -> int:
@@ -24,6 +24,17 @@ def open_folder(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise HardwareError(f"the shared folder {path} cannot be opened: {error.strerror}") from error
+
+
+def trusted(path: Path) -> frozenset[int]:
+    """Return the users whose files in the folder are believed: root, this user, and the folder's owner.
+
+    Whoever owns the folder can put anything into it anyway; others who may write it (mode 1777) are not believed.
+    """
+    users = {0, os.geteuid()}
+    with suppress(OSError):
+        users.add(os.stat(path, follow_symlinks=False).st_uid)
+    return frozenset(users)
 
 
 def open_regular(folder: int, name: str, owners: frozenset[int] | None = None) -> int:

@@ -107,6 +107,13 @@ BYTES = _own(
     type_=COUNTER,
     always=False,
 )
+STATE = _own(
+    "eroica_hardware_state",
+    RESOURCE,
+    "",
+    "What a device tells of itself: pages retired, rows remapped or to be remapped, the latest XID.",
+    always=False,
+)
 RESOURCES = _own("eroica_hardware_resources", SOURCE, "{resource}", "Resources that the source samples; 0 = none.")
 MISSING = _own(
     "eroica_hardware_missing",
