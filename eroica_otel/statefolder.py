@@ -235,6 +235,6 @@ def _read(path: str, kind: type[_Kept]) -> _Kept | None:
             return msgspec.msgpack.decode(file.read(), type=kind)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         logger.warning("%s cannot be read and is left out: %s", path, error)
         return None

@@ -68,7 +68,7 @@ class Journal:
         for payload in _records(self.path):
             try:
                 yield _decoder.decode(payload)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 self.failures += 1
                 logger.warning("%s holds a record of another version, which is left out: %s", self.path, error)
 
@@ -199,6 +199,6 @@ def _key(payload: bytes) -> tuple[str, str, int]:
     """Return team, job and window id; what cannot be decoded has a key that no window has."""
     try:
         window = _decoder.decode(payload)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return "", "", -1
     return window.identity.team, window.identity.training_job, window.window_id

@@ -67,7 +67,7 @@ def decode(text: msgspec.Raw) -> Arguments:
     """Return the arguments; all None where there are none, or of other types than torch writes."""
     try:
         return _DECODER.decode(text) if bytes(text) else Arguments()
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Arguments()
 
 
@@ -76,5 +76,5 @@ def decode_all(texts: Iterable[msgspec.Raw]) -> list[Arguments]:
     known = list(map(bytes, texts))
     try:
         return _MANY.decode(b"".join((b"[", b",".join([text or b"{}" for text in known]), b"]")))
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [decode(msgspec.Raw(text)) for text in known]

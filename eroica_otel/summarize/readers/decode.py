@@ -142,7 +142,7 @@ class Decoder:
         skipped: Counter[str] = Counter()
         try:
             found = [self._decoded(_listed(text, *span), skipped) for span in spans(text, SMALL_BYTES)]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             # One of the likely cuts was none, or the text is damaged: as a whole it tells.
             skipped.clear()
             found = [self._decoded(_listed(text, 0, len(text)), skipped)]
@@ -160,7 +160,7 @@ class Decoder:
         head = head.removeprefix(BYTE_ORDER_MARK)
         try:
             document = _DOCUMENT.decode(head + text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             head, text = _repaired(head, skipped), _repaired(text, skipped)
             document = _DOCUMENT.decode(head + text)
         events = bytes(document.traceEvents)
@@ -217,7 +217,7 @@ class Decoder:
     def _decoded(self, text: bytes, skipped: Counter[str]) -> _Some:
         try:
             events = _EVENTS.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             text = _repaired(text, skipped)
             events = _EVENTS.decode(text)
         kept = [event for event in events if event.ph == "X"]

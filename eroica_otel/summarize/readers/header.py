@@ -62,5 +62,5 @@ _Told = TypeVar("_Told")
 def _as(type: type[_Told], text: msgspec.Raw) -> _Told | None:
     try:
         return msgspec.json.decode(text, type=type, strict=False) if bytes(text) else None
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
