@@ -1,1 +1,1 @@
-"""The node agent for counters that need privilege: sources, samplers, rings and socket; no command yet."""
+"""The node agent: sources of hardware samples, samplers, rings, socket and /metrics; ``eroica-hardware`` runs it."""

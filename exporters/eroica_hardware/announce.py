@@ -76,6 +76,11 @@ class Announcements:
                 self._open.pop(connection)
                 connection.close()
 
+    def replace(self, server: socket.socket) -> None:
+        """Listen on another socket from now on; any thread may say so."""
+        old, self._server = self._server, server
+        old.close()
+
     def close(self) -> None:
         """End all connections and the socket."""
         for connection in (*self._open, self._server):

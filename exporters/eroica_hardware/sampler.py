@@ -25,6 +25,8 @@ STEADY_HERTZ = 100.0
 WINDOW_HERTZ = 1000.0
 LOOK_NS = 10 * SECOND
 RETRY_NS = 10 * SECOND
+IDLE_HERTZ = 1.0
+"""Of a source that has nothing to read, between two looks."""
 MOST_BUSY = 0.5
 """Share of the time that a source may take for its readings: above it, it is asked less often."""
 
@@ -71,6 +73,8 @@ class Sampler:
 
         Only steps of 2: a rate that followed each reading would change all the time.
         """
+        if not self.source.resources:
+            return IDLE_HERTZ
         wanted = min(WINDOW_HERTZ if fast else STEADY_HERTZ, self._most)
         while wanted * self._reading_ns > MOST_BUSY * SECOND and wanted > 1:
             wanted /= 2

@@ -1,0 +1,84 @@
+"""Which sources there are, how fast each is read at most, which share a thread: a table, and the sources made of it.
+
+Takes the names of sources, gives them. What may hang (a driver, firmware, another process) has a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from eroica_hardware.dcgm import DcgmSource, over_http
+from eroica_hardware.gpm import GpmSource
+from eroica_hardware.nvml import NvmlSource
+from eroica_otel.hardware.disks import DiskSource
+from eroica_otel.hardware.interfaces import InterfaceSource
+from eroica_otel.hardware.pcie import PcieSource
+from eroica_otel.hardware.pressure import PressureSource
+from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.rocm import RocmSource
+from eroica_otel.hardware.source import Source
+
+LONGEST_SECONDS = 65
+"""A ring holds the longest window that can be announced (60 s), and what passes until it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What sources are made with: the address of a dcgm-exporter and the speed of silent interfaces in Mbit/s."""
+
+    dcgm: str = ""
+    nic_mbit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One source.
+
+    Attributes:
+        make: Makes it.
+        most_hertz: Readings a second in a window; above it nothing new would be read.
+        quick: Whether it shares a thread with others: its files are answered by the kernel, without a device.
+        usual: Whether it is read unless told otherwise.
+        looks_for: What it needs, for people.
+    """
+
+    make: Callable[[Wanted], Source]
+    most_hertz: float
+    quick: bool
+    usual: bool
+    looks_for: str
+
+
+CATALOG: Mapping[str, Entry] = MappingProxyType(
+    {
+        "nvml": Entry(lambda wanted: NvmlSource(), 1000, False, True, "an NVIDIA GPU, its driver and nvidia-ml-py"),
+        # Its samples are renewed every 100 ms.
+        "gpm": Entry(lambda wanted: GpmSource(), 50, False, True, "an NVIDIA GPU from Hopper on"),
+        "rocm": Entry(lambda wanted: RocmSource(), 100, False, True, "an AMD GPU"),
+        "dcgm": Entry(lambda wanted: DcgmSource(over_http(wanted.dcgm)), 1, False, False, "--dcgm"),
+        "rdma": Entry(lambda wanted: RdmaSource(), 200, False, True, "an InfiniBand, RoCE or EFA device"),
+        # A byte counter read faster than its driver renews it shows steps (docs/method.md, the 90th percentile).
+        "net": Entry(lambda wanted: InterfaceSource(mbit=wanted.nic_mbit), 500, True, True, "a network interface"),
+        "pcie": Entry(lambda wanted: PcieSource(), 1, False, True, "a PCIe device in sysfs"),
+        "pressure": Entry(lambda wanted: PressureSource(), 10, True, True, "a kernel with PSI"),
+        "disk": Entry(lambda wanted: DiskSource(), 10, True, True, "a disk in sysfs"),
+    }
+)
+"""The table, the sources of GPUs first: of two that tell the same, the first is shown."""
+
+FAMILIES = tuple(CATALOG)
+USUAL = tuple(family for family, each in CATALOG.items() if each.usual)
+
+
+def slots_of(family: str) -> int:
+    """Return how many samples the source's ring keeps."""
+    return 1 << max(6, int(CATALOG[family].most_hertz * LONGEST_SECONDS - 1).bit_length())
+
+
+def groups(families: Iterable[str]) -> list[list[str]]:
+    """Return the sources that share a thread."""
+    chosen = tuple(families)
+    quick = [family for family in chosen if CATALOG[family].quick]
+    return [group for group in (quick, *([family] for family in chosen if family not in quick)) if group]
