@@ -74,7 +74,7 @@ class Monitor:
         self._sound, self._described = True, False
         self._loop = (0, 0)
         self._timed = self._paused = 0
-        self._input_seconds = self._last_period = 0.0
+        self._input_seconds = 0.0
         self._updates = 1
         self._last_update: float | None = None
         self._reference_done = not config.reference
@@ -139,7 +139,6 @@ class Monitor:
             self._paused += 1
             return (_NAN, _NAN)
         self._timed += 1
-        self._last_period = iteration.period_seconds
         self._updates = max(iteration.updates, 1)
         self._detector.add(iteration.period_seconds)
         self._measure_after(iteration)
@@ -155,7 +154,7 @@ class Monitor:
         signature, before = signature_of(self._learner.cycle, optimizer), self._windows.signature
         if signature == before and counted == iteration.counted:
             return
-        self._detector, self._timed, self._last_period = self._new_detector(), 0, 0.0
+        self._detector, self._timed = self._new_detector(), 0
         self._after_window, self._described = None, False
         self.standstill.forget()
         self._windows.signature = signature
@@ -165,17 +164,17 @@ class Monitor:
 
     def _describe_loop(self) -> None:
         """Once learned: the role is known, and the loop is said."""
-        if self._described or not self._learner.cycle or not self._last_period:
+        if self._described or not self._learner.cycle or not self._timed:
             return
         self._described = True
         self._identity = replace(self._identity, role=self._config.role or "all")
         inputs = sum(count for count, _ in self._learner.cycle)
         steps = len(self._learner.cycle)
         if self._identity.rank == 0:
-            self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._last_period:.3f} s")
+            self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._recent():.3f} s")
 
     def _standing(self) -> Standing | None:
-        if not self._learner.cycle or not self._last_period:
+        if not self._learner.cycle or not self._timed:
             return None
         if self._windows.events_per_iteration is None:
             if self._timed >= PROBE_AFTER and not self._windows.busy:
@@ -197,8 +196,9 @@ class Monitor:
         )
 
     def _recent(self) -> float:
+        """Return the recent iteration time in seconds; never one iteration's alone: many are short and few are long."""
         recent = self._detector.level.recent_seconds
-        return recent if recent == recent else self._last_period
+        return recent if recent == recent else self._detector.mean_seconds
 
     def _wanted(self) -> str:
         if (self._folder / REQUEST_FILE).exists():
@@ -300,7 +300,7 @@ class Monitor:
             irregular=self._learner.irregular + self._paused,
             input_seconds=self._input_seconds,
             baseline_seconds=level.baseline_seconds if known else None,
-            recent_seconds=level.recent_seconds if known else (self._last_period or None),
+            recent_seconds=self._recent() if self._timed else None,
             ratio=level.ratio if known else None,
             last_update_seconds=self._last_update,
             window_id=self._windows.last.id if self._windows.last is not None else 0,

@@ -170,6 +170,20 @@ def test_without_a_reference_there_is_none(tmp_path: Path, clock: FakeClock) -> 
     assert worker("(D0 O0)*10").activity == ""
 
 
+def test_the_length_of_a_window_does_not_follow_from_one_iteration(worker: Worker) -> None:
+    """Four processes of the loader: one iteration of 404 ms, then three of 4 ms; a second are ten, not 250."""
+    asked = next(status for status in bursts_of(worker) if status.activity.endswith("(reference)"))
+    assert asked.baseline_seconds is None  # below 2 N timed iterations there is no level yet
+    start, stop = (int(word) for word in asked.activity.split() if word.isdigit())
+    assert 8 <= stop - start <= 13
+
+
+def bursts_of(worker: Worker) -> Iterator[Status]:
+    for _ in range(10):
+        worker("D0 O0", token_seconds=0.2)
+        yield worker("(D0 O0)*3", token_seconds=0.002)
+
+
 def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> None:
     worker.monitor._reference_done = True
     worker("(D0 O0)*20")

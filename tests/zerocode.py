@@ -71,3 +71,18 @@ def senders(endpoint: Endpoint) -> list[tuple[str, int, float]]:
                     counted = metric.sum.data_points if metric.name == "eroica.iterations" else ()
                     found[who] = max([found.get(who, 0.0), *(point.as_double for point in counted)])
     return sorted((instance, process, most) for (instance, process), most in found.items())
+
+
+def windows(endpoint: Endpoint) -> set[str]:
+    """Return the reasons of all windows that the deliveries tell of."""
+    return {
+        item.value.string_value
+        for body in endpoint.bodies
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "eroica.window_id"
+        for point in metric.gauge.data_points
+        for item in point.attributes
+        if item.key == "reason"
+    }

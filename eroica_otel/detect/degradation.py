@@ -4,7 +4,9 @@ The published rule (mean of the recent N = 50 iterations more than 5 % above the
 on for ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the
 MEDIAN of the N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations
 (docs/method.md). No iteration weighs more than twice the baseline: one checkpoint of 20 s would otherwise stand for a
-slow job for N iterations, and hide a slow job for the 1,000 after it, because it makes the standard error large.
+slow job for N iterations, and hide a slow job for the 1,000 after it, because it makes the standard error large. Nor,
+where long ones are usual, more than twice the longest of a usual N/5: a loader with four processes hands over four
+batches at a time, so that the fourth iteration waits for all of them, and cut it would pull the baseline down for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ HISTORY_ITERATIONS = 1000
 HISTORY_SECONDS = 1800.0
 MOST_MEANS = 50_000
 STANDARD_ERRORS = 3.0
-MOST_OF_BASELINE = 2.0
+MOST_OF_USUAL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Level:
 
     Attributes:
         baseline_seconds: Median of the N-iteration means before the recent N; NaN until there are 2 N iterations.
-        recent_seconds: Mean of the recent N, pauses cut to twice the baseline unless ``standing``; NaN before.
+        recent_seconds: Mean of the recent N, pauses cut to twice what is usual unless ``standing``; NaN before.
         ratio: Rise of recent over baseline, 0.28 = 28 % slower; NaN before.
         standing: The rise passed both tests for N/2 iterations and still does.
     """
@@ -48,13 +50,13 @@ class Detector:
         self._block = max(1, recent // 5)
         self._sums: deque[float] = deque([0.0], maxlen=recent + 1)
         self._whole: deque[float] = deque(maxlen=recent)
-        self._blocks: deque[tuple[float, float]] = deque()
-        self._block_sum = 0.0
+        self._blocks: deque[tuple[float, float, float]] = deque()
+        self._block_sum = self._block_longest = 0.0
         self._means: deque[tuple[float, float]] = deque()
         self._elapsed = 0.0
         self._held = 0
         self._blocks_to_wait = 0
-        self._baseline = float("nan")
+        self._baseline = self._usual_longest = float("nan")
         self._error = float("inf")
         self.count = 0
         self.level = Level(float("nan"), float("nan"), float("nan"), False)
@@ -65,19 +67,26 @@ class Detector:
         self._elapsed += period_seconds
         self._whole.append(period_seconds)
         known = self._baseline == self._baseline
-        weight = min(period_seconds, MOST_OF_BASELINE * self._baseline) if known else period_seconds
+        usual = max(self._baseline, self._usual_longest)
+        weight = min(period_seconds, MOST_OF_USUAL * usual) if known else period_seconds
         self._sums.append(self._sums[-1] + weight)
         self._block_sum += weight
+        self._block_longest = max(self._block_longest, period_seconds)
         if self.count >= self._n and self.count % self._block == 0:
             self._means.append((self._elapsed, self._recent()))
         if self.count % self._block == 0:
-            self._blocks.append((self._elapsed, self._block_sum / self._block))
-            self._block_sum = 0.0
+            self._blocks.append((self._elapsed, self._block_sum / self._block, self._block_longest))
+            self._block_sum = self._block_longest = 0.0
             self._forget()
             self._remember()
         if self.count >= 2 * self._n:
             self.level = self._judge()
         return self.level
+
+    @property
+    def mean_seconds(self) -> float:
+        """Mean of the latest N periods, or of those that there are; NaN without one."""
+        return sum(self._whole) / len(self._whole) if self._whole else float("nan")
 
     def _recent(self) -> float:
         return (self._sums[-1] - self._sums[0]) / self._n
@@ -103,6 +112,8 @@ class Detector:
         older = np.array([mean for _, mean in self._means])[: max(1, len(self._means) - delay)]
         if older.size:
             self._baseline = float(np.median(older))
+            longest = np.array([longest for _, _, longest in self._blocks])[: max(1, len(self._blocks) - delay)]
+            self._usual_longest = float(np.median(longest))
             self._error = self._standard_error(delay)
 
     def _judge(self) -> Level:
@@ -111,26 +122,28 @@ class Detector:
         significant = rise > max(self.ratio * self._baseline, STANDARD_ERRORS * self._error)
         self._held = self._held + 1 if significant else 0
         standing = self._held >= self._n // 2
-        shown = sum(self._whole) / self._n if standing else recent
+        shown = self.mean_seconds if standing else recent
         return Level(self._baseline, shown, shown / self._baseline - 1, standing)
 
     def _standard_error(self, delay: int) -> float:
         """Return the standard error of an N-mean, from means of blocks before the recent N.
 
-        Iterations are autocorrelated, so that independent errors are too small: blocks of N/5 and, once there are
-        five, of N. Spread is taken from successive differences (von Neumann 1941), which one past change of level
-        moves little.
+        Iterations are autocorrelated, so that independent errors are too small (stretches that are slow) or too large
+        (every fourth waits for the loader): N/5 is taken alone until there are 5 N, and N alone from 10 N on. Spread is
+        taken from differences of neighbours (von Neumann 1941), which one past change of level moves little; those of N
+        begin at each N/5, since few of them say little (overlapping Allan variance, Howe et al. 1981).
         """
-        blocks = np.array([mean for _, mean in self._blocks])[: len(self._blocks) - delay]
-        errors = [_successive_deviation(blocks) / delay**0.5]
-        whole = blocks[len(blocks) % delay :].reshape(-1, delay).mean(axis=1)
-        if len(whole) >= 5:
-            errors.append(_successive_deviation(whole))
+        blocks = np.array([mean for _, mean, _ in self._blocks])[: len(self._blocks) - delay]
+        errors = []
+        if len(blocks) < 10 * delay:
+            errors.append(_deviation_of_neighbours(blocks) / delay**0.5)
+        if len(blocks) >= 5 * delay:
+            errors.append(_deviation_of_neighbours(np.convolve(blocks, np.full(delay, 1 / delay), "valid"), delay))
         return float(max(errors))
 
 
-def _successive_deviation(values: NDArray[np.float64]) -> float:
-    """Return the standard deviation of ``values`` [n] from successive differences; infinite below 3 values."""
-    if len(values) < 3:
+def _deviation_of_neighbours(values: NDArray[np.float64], apart: int = 1) -> float:
+    """Return the standard deviation of ``values`` [n] from differences of those ``apart``; infinite for under 3."""
+    if len(values) < 3 * apart:
         return float("inf")
-    return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2))
+    return float(np.sqrt(np.mean((values[apart:] - values[:-apart]) ** 2) / 2))

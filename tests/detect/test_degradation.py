@@ -133,6 +133,43 @@ def test_iterations_that_are_slow_now_and_then_count() -> None:
     assert 25 <= delay(periods, 500) <= 150
 
 
+def bursts(processes: int, seed: int, by: float = 0.0) -> NDArray[np.float64]:
+    """Return 2,000 periods of a loop that waits for its loader: of each ``processes`` iterations one waits for all.
+
+    From 1,000 on the loader is slower by ``by``.
+    """
+    number = np.arange(2000)
+    wait = np.where(number % processes == 0, processes * BASE * np.where(number < 1000, 1, 1 + by), 0.01)
+    return np.asarray(wait * (1 + NOISE * np.random.default_rng(seed).standard_normal(2000)))
+
+
+@pytest.mark.parametrize("processes", [2, 4, 7, 8])
+def test_batches_that_come_in_bursts_make_no_level_of_their_own(processes: int) -> None:
+    seen = levels(bursts(processes, 8))
+    truth = BASE + 0.01 * (processes - 1) / processes
+    # Of 50 iterations a whole burst is in or out at the edges, which is one of 50 / processes.
+    assert seen[-1].baseline_seconds == pytest.approx(truth, rel=processes / 50 + 0.02)
+    assert seen[-1].recent_seconds == pytest.approx(truth, rel=processes / 50 + 0.06)
+    assert not any(level.standing for level in seen)
+
+
+@pytest.mark.parametrize("processes", [2, 4, 7, 8])
+def test_a_loader_that_gets_slower_is_found_although_its_batches_come_in_bursts(processes: int) -> None:
+    delays = [delay(bursts(processes, seed, by=0.4), 1000) for seed in range(6)]
+    assert 25 <= min(delays) <= max(delays) <= 150
+
+
+def test_the_mean_before_a_level_is_known_is_that_of_all_periods() -> None:
+    detector = Detector(recent=10)
+    assert math.isnan(detector.mean_seconds)
+    for period in (0.4, 0.01, 0.01):
+        detector.add(period)
+    assert detector.mean_seconds == pytest.approx(0.14)
+    for _ in range(9):
+        detector.add(0.02)
+    assert detector.mean_seconds == pytest.approx((0.01 + 9 * 0.02) / 10)
+
+
 @given(st.integers(10, 120))
 @settings(max_examples=25, deadline=None)
 def test_before_2n_iterations_nothing_is_known_and_from_then_on_everything(recent: int) -> None:

@@ -106,6 +106,28 @@ def test_nobody_else_was_ever_named_and_nobody_was_told_that_it_is_over(stage: S
     assert len(stage.workers()) == RANKS
 
 
+def test_neither_the_finding_nor_its_alert_ever_had_a_gap(stage: Stage) -> None:
+    """Wherever a scrape of the localizer succeeded there is the finding, and no rule ever ended the alert.
+
+    A scrape or an evaluation that is late, or left out on a busy machine, leaves nothing that could be taken for a gap.
+    """
+    shown = moments(stage, f'eroica_anomaly_impact_ratio{{rank="{RANK}",severity!="info"}}[1h]')
+    scrapes = moments(stage, 'up{job="localizer"}[1h]', "1")
+    assert [moment for moment in scrapes if min(shown) < moment < max(shown) and moment not in shown] == []
+    # What a rule no longer finds is marked as stale, so that the next second is without it.
+    about = f'alertname="EroicaWorkerSlowsJob",alertstate="firing",rank="{RANK}"'
+    fired = moments(stage, f"ALERTS{{{about}}}[1h:1s]")
+    assert len(fired) > 20
+    assert max(fired) - min(fired) == len(fired) - 1
+
+
+def moments(stage: Stage, expression: str, value: str = "") -> set[float]:
+    """Return the Unix times of all samples, or of those with ``value``, of all series together."""
+    assert stage.monitoring is not None
+    rows = stage.monitoring.query(expression)
+    return {moment for row in rows for moment, found in row["values"] if value in ("", found)}
+
+
 def end_alerts_soon(stage: Stage) -> None:
     """Let Prometheus have the shipped rules, but alerts outlive what they are about by 10 s instead of 5 min."""
     file, shipped = stage.out.parent / "monitoring" / "prometheus.yml", assets.path("alerts") / "rules"

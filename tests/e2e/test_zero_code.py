@@ -54,16 +54,19 @@ def test_each_rank_is_watched_once_and_the_launcher_is_not(
 def test_forks_of_loader_workers_neither_hang_nor_send(
     commands: Path, endpoint: Endpoint, written: Endpoint, tmp_path: Path
 ) -> None:
-    """1,000 forks; every delivery is on."""
+    """1,000 forks; every delivery is on, and the reference window is taken meanwhile."""
     settings = {
         "EROICA_DELIVERIES": "otlp,prometheus,remote_write",
         "EROICA_REMOTE_WRITE_URL": written.url,
         "OTEL_EXPORTER_PROMETHEUS_PORT": str(free_port()),
+        "EROICA_REFERENCE": "1",
+        "EROICA_WINDOW_SECONDS": "5",
     }
     more = ("--epochs", "250", "--steps", "4", "--workers", "4", "--pause", "0")
     done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", PLAIN, *more, **settings)
     assert "steps 1000" in done.stdout
     assert [(instance, most) for instance, _, most in zerocode.senders(endpoint)] == [("rank-0", 1000.0)]
+    assert zerocode.windows(endpoint) == {"reference"}
     assert written.bodies
 
 
