@@ -33,6 +33,7 @@ from eroica_otel.export.secret import NamesFile, redactor
 from eroica_otel.export.standing import standing_points
 from eroica_otel.folder import remove, turn
 from eroica_otel.hardware import host
+from eroica_otel.identity import pod_of
 from eroica_otel.kinds import Frame
 from eroica_otel.model import WorkerWindow
 from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
@@ -193,7 +194,11 @@ class Helper:
                 dropped=self._dropped,
                 missing=self._missing,
                 helper_cpu_seconds=time.process_time(),
-                device={"k8s_pod": self._environment.get("HOSTNAME", "") if _in_kubernetes(self._environment) else ""},
+                device={
+                    "gpu_uuid": self._status.gpu_uuid,
+                    "pci_bus_id": self._status.pci_bus_id,
+                    "k8s_pod": pod_of(self._environment),
+                },
             )
         )
         held = time.monotonic() - self._shown_at > self._config.hold_seconds
@@ -228,10 +233,6 @@ def _give_back() -> None:
     """Give the memory of a summary back to the system, of which glibc keeps what lies below something still in use."""
     with suppress(OSError, AttributeError):  # other C libraries have no such call
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _in_kubernetes(environment: Mapping[str, str]) -> bool:
-    return "KUBERNETES_SERVICE_HOST" in environment
 
 
 def main(argv: list[str]) -> int:

@@ -80,6 +80,16 @@ def resolve(
     )
 
 
+def pod_of(environment: Mapping[str, str]) -> str:
+    """Return the name of the Kubernetes pod, "" outside one.
+
+    A pod on its node's network has the node's host name, so what a manifest tells comes first.
+    """
+    told = resource_attributes(environment).get("k8s.pod.name", "")
+    told = told or environment.get("K8S_POD_NAME", "") or environment.get("POD_NAME", "")
+    return told or (environment.get("HOSTNAME", "") if "KUBERNETES_SERVICE_HOST" in environment else "")
+
+
 def is_launched_as_rank_zero(
     environment: Mapping[str, str], multiprocessing_child: bool, proc: Path = Path("/proc")
 ) -> bool:

@@ -27,6 +27,8 @@ from eroica_otel.trainer import Windows, signature_of
 
 PROBE_AFTER = 10
 AFTER_ITERATIONS = 20
+AGENT_SECONDS = 1.0
+"""Beyond the expected end of a window, for which the node agent is asked to sample fast."""
 REFUSED_SECONDS = 60.0
 """Least time between a window that was refused and the next wish."""
 _NAN = float("nan")
@@ -237,7 +239,8 @@ class Monitor:
             self._before_seconds, self._after_window, self._after_periods = self._recent(), window, []
             if window.reason == "degraded":
                 self._cooldown.begin(time.monotonic(), self._recent())
-            self._windows.take(window, self._identity)
+            seconds = (window.stop - self._recorder.steps) * self._recent() / self._updates + AGENT_SECONDS
+            self._windows.take(window, self._identity, seconds)
 
     def _announce(self, window: Window) -> None:
         level, seconds = self._detector.level, self._expected_seconds(window)
@@ -311,7 +314,7 @@ class Monitor:
             groups=groups,
             store_silent_seconds=self._poller.silent_seconds(),
             signature=self._windows.signature,
-            nic=self._windows.nic,
+            **self._windows.equipment.told(),
             thread=self.standstill.where.thread,
             thread_task=task_of(self.standstill.where.thread),
             monitor_task=threading.get_native_id(),

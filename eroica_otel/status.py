@@ -63,6 +63,9 @@ class Status:
         thread: threading.get_ident() of the thread that trains, 0 while unknown.
         thread_task, monitor_task: The kernel's numbers of that thread and of the one that writes this; 0 = unknown.
         silent_seconds: Time since the latest event of the training.
+        nic, link: Interface or RDMA adapter of the collectives, and its name in the node agent's rings ("mlx5_0/1").
+        gpu_uuid, pci_bus_id: Of the training thread's GPU; "" where there is none or it is not known.
+        gpus: Names of the GPUs in the node agent's rings, the training thread's first.
     """
 
     identity: Identity
@@ -89,6 +92,10 @@ class Status:
     thread_task: int = 0
     monitor_task: int = 0
     silent_seconds: float = 0.0
+    link: str = ""
+    gpu_uuid: str = ""
+    pci_bus_id: str = ""
+    gpus: tuple[str, ...] = ()
 
 
 def _encode(status: Status) -> bytes:
@@ -111,6 +118,7 @@ def _decode(data: bytes) -> Status:
         fields["identity"] = Identity(**fields["identity"])
         fields["after"] = tuple(fields["after"]) if fields["after"] else None
         fields["groups"] = tuple(tuple(group) for group in fields["groups"])
+        fields["gpus"] = tuple(fields["gpus"])
         return Status(**fields)
     except (ValueError, TypeError, KeyError) as error:
         raise EroicaError(f"a status file of another version of eroica_otel: {error}") from error

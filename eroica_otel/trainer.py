@@ -17,11 +17,12 @@ from typing import Any
 
 from eroica_otel.agree.window import FEWEST_ITERATIONS
 from eroica_otel.config import WorkerConfig
+from eroica_otel.equipment import Equipment, readings
 from eroica_otel.errors import CaptureError, Guard, unguarded
-from eroica_otel.hardware import host, net
+from eroica_otel.hardware import host
 from eroica_otel.model import Identity, Window
 from eroica_otel.profile.bell import LOADERS_FILE, Bell
-from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, Readings, WindowCapture, affordable_iterations
+from eroica_otel.profile.capture import BYTES_PER_EVENT_FILE, WindowCapture, affordable_iterations
 from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
 from eroica_otel.signals.backward import inside_backward
 from eroica_otel.signals.hooks import NEVER, Recorder
@@ -45,6 +46,7 @@ class Windows:
         late: Windows that were over when this rank heard of them ...
         missed: ... and the reason of the latest of these, "" when one was captured since.
         bell: Wakes the processes of the training's DataLoader; None where they are not to be sampled.
+        equipment: The worker's GPUs, link and node agent.
     """
 
     def __init__(
@@ -67,13 +69,11 @@ class Windows:
         self._pending: Window | None = None
         self._probing = False
         self._capture: WindowCapture | None = None
-        self._counters: net.Counters | None = None
         self._lock = threading.Lock()
         self._next_probe = 0
         self._user: UserProfiler | None = None
         self.signature = ""
-        self.nic = net.find_interface(environment, config.nic)
-        self._nic_peak = net.peak_bytes_per_second(self.nic, config.nic_mbit) if self.nic else None
+        self.equipment = Equipment(environment, config, failed)
         self.counts: Counter[str] = Counter()
         self.excluded: deque[range] = deque(maxlen=MOST_EXCLUDED)
         self.events_per_iteration: float | None = None
@@ -133,8 +133,12 @@ class Windows:
         self._probing = True
         self.take(Window(0, "probe", start, start + PROBE_ITERATIONS), identity)
 
-    def take(self, window: Window, identity: Identity) -> None:
-        """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped."""
+    def take(self, window: Window, identity: Identity, seconds: float = 0.0) -> None:
+        """Arrange that ``window`` is captured; one that is over, or that nothing is left for, is counted as skipped.
+
+        Args:
+            seconds: Until when it should be over; the node agent is told where that is known.
+        """
         steps, self._identity = self._recorder.steps, identity
         if steps >= window.stop:
             self._finish_late(window, f"it ended at iteration {window.stop}, this rank learned of it at {steps}")
@@ -146,6 +150,8 @@ class Windows:
         self._pending = window
         self.excluded.append(range(window.start, window.stop + 3))
         self._recorder.edge = window.start
+        if seconds > 0:
+            self._guard("agent", lambda: self.equipment.announce(identity.rank, window.id, seconds))
 
     def limit(self, expected_seconds: float) -> None:
         """1 Hz thread: have a window given up that lasts three times as long as expected, before it fills the memory.
@@ -215,15 +221,15 @@ class Windows:
             return
         assert self._identity is not None
         try:
-            self._counters = net.Counters(self.nic) if self.nic else None
+            link = self.equipment.open(self._identity.local_rank)
             capture = WindowCapture(
                 window,
                 self._identity,
                 self._place(window),
                 self._profiler(),
                 self.config.sampler_hertz,
-                self._counters.read if self._counters is not None else None,
-                _readings,
+                link,
+                readings,
                 self.bell if window.id else None,
             )
             capture.start(steps)
@@ -251,9 +257,8 @@ class Windows:
 
     def _stop(self, window: Window, capture: WindowCapture) -> None:
         try:
-            done = capture.stop(
-                {"nic_peak_bytes": self._nic_peak, "missing": self._missing(), "signature": self.signature}
-            )
+            told = {"nic_peak_bytes": self.equipment.peak_bytes, "missing": dict(self.equipment.missing)}
+            done = capture.stop({**told, "signature": self.signature})
         except (CaptureError, OSError, RuntimeError) as error:
             self._finish(window, str(error))
             return
@@ -268,13 +273,6 @@ class Windows:
             f"window {window.id} ({window.reason}): {window.stop - window.start} iterations profiled; "
             f"training was paused {done.blocked_seconds:.1f} s"
         )
-
-    def _missing(self) -> dict[str, str]:
-        if not self.nic:
-            return {"nic": "no network interface found: set EROICA_NIC"}
-        if self._nic_peak is None:
-            return {"nic": f"{self.nic} does not tell its speed: set EROICA_NIC_MBIT"}
-        return {}
 
     def _finish(self, window: Window, why: str) -> None:
         """End without a result: the probe, or a window that failed."""
@@ -300,9 +298,7 @@ class Windows:
         self._recorder.edge = NEVER
         self._recorder.overdue = False
         self._capture = None
-        if self._counters is not None:
-            self._counters.close()
-            self._counters = None
+        self.equipment.close()
         self._probing = False
         self._pending = None  # last: from here on the 1 Hz thread may take the next window
 
@@ -324,11 +320,6 @@ class Windows:
         if self._user is not None:
             self._user.close()
             self._user = None
-
-
-def _readings() -> Readings:
-    pid = os.getpid()
-    return Readings(host.run_delay_ns(pid, threading.get_native_id()), host.throttled_ns(pid))
 
 
 def signature_of(cycle: Any, optimizer: Any) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from eroica_otel import equipment
 from eroica_otel.config import WorkerConfig
-from eroica_otel.hardware import host, net
+from eroica_otel.hardware import host
+from eroica_otel.hardware.link import Link, OwnCounters
 from eroica_otel.model import Window
 from eroica_otel.profile import samples
 from eroica_otel.profile.bell import LOADERS_FILE
@@ -265,21 +267,21 @@ def test_stacks_need_no_probe(tmp_path: Path) -> None:
 
 
 def test_every_window_closes_the_counters_that_it_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[net.Counters] = []
-    closed: list[net.Counters] = []
+    opened: list[OwnCounters] = []
+    closed: list[OwnCounters] = []
 
-    class Counted(net.Counters):
-        def __init__(self, interface: str) -> None:
-            super().__init__(interface)
+    class Counted(OwnCounters):
+        def __init__(self, link: Link, mbit: float) -> None:
+            super().__init__(link, mbit)
             opened.append(self)
 
         def close(self) -> None:
             super().close()
             closed.append(self)
 
-    monkeypatch.setattr(net, "Counters", Counted)
+    monkeypatch.setattr(equipment, "OwnCounters", Counted)
     training = Training(tmp_path, nic="lo")
-    assert training.windows.nic == "lo"
+    assert training.windows.equipment.told()["nic"] == "lo"
     training.probe()
     training.take(8, 11)
     training.step(10)
@@ -292,13 +294,16 @@ def test_every_window_closes_the_counters_that_it_opened(tmp_path: Path, monkeyp
     assert opened == closed
 
 
-def test_an_interface_that_is_gone_is_said_and_skips_the_window(training: Training) -> None:
+def test_an_interface_that_is_gone_is_told_and_the_window_taken_without_it(
+    training: Training, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     training.probe()
-    training.windows.nic = "no-such-interface"
+    monkeypatch.setattr(training.windows.equipment, "_interface", Link("no-such-interface", "no-such-interface"))
     training.take(8, 11)
     training.step(10)
-    assert training.windows.counts == {"manual skipped": 1}
-    assert "no-such-interface" in training.said[-1]
+    capture = samples.read(tmp_path / "window-1764430000")
+    assert capture.missing == {"nic": "no-such-interface has no counters of bytes: set EROICA_NIC"}
+    assert capture.nic_ns.size == 0
 
 
 def test_the_signature_is_the_loop_and_the_parameters_of_the_first_optimizer() -> None:

@@ -68,9 +68,14 @@ class InterfaceSource(FileSource):
         sys: Path = SYS,
         mbit: float = 0.0,
         clock: Clock = time.monotonic,
+        only: str = "",
     ) -> None:
-        """``mbit`` is the speed of all interfaces where their drivers are silent or wrong, 0 for what they say."""
+        """``mbit`` is the speed of all interfaces where their drivers are silent or wrong, 0 for what they say.
+
+        ``only`` is the one interface of this namespace whose bytes are wanted, and nothing else.
+        """
         super().__init__(clock)
+        self._only = only
         self._proc, self._sys, self._mbit = proc, sys, mbit
         self._process = "" if pid is None else str(pid)
 
@@ -83,11 +88,12 @@ class InterfaceSource(FileSource):
 
     def _own(self) -> Iterator[Column]:
         folder = self._sys / "class" / "net"
-        found = [name for name in names(folder) if (folder / name / "statistics").exists()]
+        found = [self._only] if self._only else names(folder)
+        found = [name for name in found if (folder / name / "statistics").exists()]
         if not found:
             self.missing["net"] = "no interface in sysfs"
         for name in self._few(found, folder):
-            for wanted, interval in ((BYTES, 0.0), (OTHERS, SELDOM_S)):
+            for wanted, interval in ((BYTES, 0.0), *(() if self._only else ((OTHERS, SELDOM_S),))):
                 for resource, (file, _) in wanted.items():
                     path = folder / name / "statistics" / file
                     yield Column(self._resource(resource, name, name, self._sys), path, number, interval)

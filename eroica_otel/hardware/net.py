@@ -1,8 +1,7 @@
-"""Bytes that a network interface has sent and received, and its speed, from sysfs."""
+"""Which network interface the collectives use, and its speed: takes the environment and sysfs."""
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -57,28 +56,3 @@ def peak_bytes_per_second(interface: str, mbit: float = 0.0, sys: Path = SYS) ->
     except (OSError, ValueError):
         return None
     return speed * 1e6 / 8 if speed > 0 else None
-
-
-class Counters:
-    """Open byte counters of one interface; a read is two preads (about 10 us)."""
-
-    def __init__(self, interface: str, sys: Path = SYS) -> None:
-        """Open them; raises OSError where the interface is gone."""
-        folder = sys / "class" / "net" / interface / "statistics"
-        self._files: list[int] = []
-        try:
-            for name in ("tx_bytes", "rx_bytes"):
-                self._files.append(os.open(folder / name, os.O_RDONLY))
-        except OSError:
-            self.close()
-            raise
-
-    def read(self) -> tuple[int, int]:
-        """Return (bytes sent, bytes received), cumulative."""
-        sent, received = (int(os.pread(file, 32, 0)) for file in self._files)
-        return sent, received
-
-    def close(self) -> None:
-        for file in self._files:
-            os.close(file)
-        self._files = []

@@ -79,14 +79,21 @@ class RdmaSource(FileSource):
         data_s: float = DATA_S,
         seldom_s: float = SELDOM_S,
         clock: Clock = time.monotonic,
+        only: str = "",
     ) -> None:
-        """``data_s`` and ``seldom_s`` are the least times between two readings of the data and of the rest."""
+        """``data_s`` and ``seldom_s`` are the least times between two readings of the data and of the rest.
+
+        ``only`` is the one port ("mlx5_0/1") whose data are wanted, and nothing else.
+        """
         super().__init__(clock)
+        self._only = only
         self._root = sys / "class" / "infiniband"
         self._data_s, self._seldom_s = data_s, seldom_s
 
     def columns(self) -> Iterator[Column]:
         ports = [(name, port) for name in names(self._root) for port in names(self._root / name / "ports")]
+        if self._only:
+            ports = [(name, port) for name, port in ports if f"{name}/{port}" == self._only]
         if not ports:
             self.missing["rdma"] = "no port under /sys/class/infiniband"
         for name, port in ports:
@@ -98,6 +105,10 @@ class RdmaSource(FileSource):
             for place, factor in self._first(folder, resource, device, places):
                 column = Resource(resource, device, "By", peak, counter=True)
                 yield Column(column, folder / place, _octets(factor), self._data_s)
+        if not self._only:
+            yield from self._other(folder, device)
+
+    def _other(self, folder: Path, device: str) -> Iterator[Column]:
         for resource, files in PACKETS.items():
             for place, _ in self._first(folder, resource, device, [(file, 1) for file in files]):
                 yield self._seldom(resource, device, folder / place)

@@ -79,7 +79,7 @@ class WindowCapture:
         folder: Path,
         profiler: TorchProfiler | None,
         hertz: float,
-        nic: Callable[[], tuple[int, int]] | None,
+        nic: Callable[[], tuple[int, int] | None] | None,
         readings: Callable[[], Readings],
         bell: Bell | None = None,
     ) -> None:

@@ -48,7 +48,7 @@ class StackSampler:
         self,
         thread: int,
         hertz: float,
-        nic: Callable[[], tuple[int, int]] | None = None,
+        nic: Callable[[], tuple[int, int] | None] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._thread = thread
@@ -112,15 +112,16 @@ class StackSampler:
                 self._sample_nic(self._nic)
             time.sleep(self._pause)
 
-    def _sample_nic(self, read: Callable[[], tuple[int, int]]) -> None:
+    def _sample_nic(self, read: Callable[[], tuple[int, int] | None]) -> None:
         try:
-            sent, received = read()
+            seen = read()
         except (OSError, ValueError):
             self._nic = None
             return
-        self.nic_ns.append(self._clock())
-        self.nic_tx.append(sent)
-        self.nic_rx.append(received)
+        if seen is not None:
+            self.nic_ns.append(self._clock())
+            self.nic_tx.append(seen[0])
+            self.nic_rx.append(seen[1])
 
     def _sample(self) -> int:
         frames = frames_of(self._thread)

@@ -1,16 +1,15 @@
-"""Which interface carries the collectives, its speed, and its counters; on folders and on a real pair of interfaces."""
+"""Which interface carries the collectives and its speed; on folders and on a real pair of interfaces."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from eroica_otel.hardware.net import Counters, find_interface, peak_bytes_per_second
+from eroica_otel.hardware.net import find_interface, peak_bytes_per_second
 
 ROUTES = """\
 Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
@@ -70,38 +69,6 @@ def test_the_speed_is_what_was_given_else_what_the_interface_says_else_unknown(m
     assert peak_bytes_per_second("gone0", 0.0, machine) is None
 
 
-def test_counters_are_read_anew_each_time_and_can_be_closed_twice(machine: Path) -> None:
-    counters = Counters("eth0", machine)
-    assert counters.read() == (100, 200)
-    (machine / "class" / "net" / "eth0" / "statistics" / "tx_bytes").write_text("18446744073709551615\n")
-    assert counters.read() == (18446744073709551615, 200)
-    counters.close()
-    counters.close()
-    with pytest.raises(ValueError, match="not enough values"):
-        counters.read()
-
-
-def test_an_interface_that_is_gone_is_an_error_and_leaves_no_open_file(machine: Path) -> None:
-    (machine / "class" / "net" / "eth0" / "statistics" / "rx_bytes").unlink()
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(FileNotFoundError):
-        Counters("eth0", machine)
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_what_a_process_sends_to_itself_is_counted_on_loopback() -> None:
-    counters = Counters("lo")
-    before = counters.read()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
-        receiver.bind(("127.0.0.1", 0))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for _ in range(10):
-                sender.sendto(bytes(10_000), receiver.getsockname())
-    after = counters.read()
-    counters.close()
-    assert all(new - old >= 100_000 for old, new in zip(before, after, strict=True))
-
-
 PAIR = """
 ip link add name one type veth peer name two
 ip addr add 10.99.0.1/24 dev one
@@ -113,9 +80,10 @@ exec "$@"
 """
 SEND = """
 import socket
-from eroica_otel.hardware.net import Counters, find_interface, peak_bytes_per_second
+from eroica_otel.hardware.link import Link, OwnCounters
+from eroica_otel.hardware.net import find_interface, peak_bytes_per_second
 name = find_interface({"MASTER_ADDR": "10.99.0.7"})
-counters, other = Counters(name), Counters("two")
+counters, other = OwnCounters(Link(name, name)), OwnCounters(Link("two", "two"))
 before, there = counters.read(), other.read()
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
