@@ -70,6 +70,8 @@ class Gpu:
         self.links = [float(speed) * 1000 for speed in re.findall(r"Link \d+: ([\d.]+) GB/s", text)]
         self.uuid = uuid
         self.fields: dict[int, int] = {}
+        self.energy_mj = 0
+        """Not in what nvidia-smi prints; 0 = the GPU does not tell it."""
         self.lost = False
 
     def number(self, *path: str) -> float:
@@ -159,6 +161,12 @@ class Recorded:
     def nvmlDeviceGetPowerUsage(self, gpu: Gpu) -> int:
         self._asked("nvmlDeviceGetPowerUsage", gpu)
         return round(gpu.number("GPU Power Readings", "Average Power Draw") * 1000)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, gpu: Gpu) -> int:
+        self._asked("nvmlDeviceGetTotalEnergyConsumption", gpu)
+        if not gpu.energy_mj:
+            raise NVMLError(NOT_SUPPORTED)
+        return gpu.energy_mj
 
     def nvmlDeviceGetEnforcedPowerLimit(self, gpu: Gpu) -> int:
         self._asked("nvmlDeviceGetEnforcedPowerLimit", gpu)

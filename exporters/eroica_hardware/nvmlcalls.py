@@ -169,6 +169,16 @@ CALLS: tuple[tuple[Call, ...], ...] = (
     ),
     (
         Call(
+            ("energy",),
+            "J",
+            _one(lambda nvml, handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3),
+            unknown,
+            SELDOM_S,
+            counter=True,
+        ),
+    ),
+    (
+        Call(
             ("temperature",),
             "Cel",
             _temperature,

@@ -23,6 +23,7 @@ def source_of(nvml: Recorded, clock: Turned | None = None) -> NvmlSource:
 def h200(uuid: str = "GPU-a") -> Gpu:
     gpu = Gpu("h200", uuid)
     gpu.fields = {TX: 1000, RX: 2000, NVLINK_TX: 3, NVLINK_RX: 4}
+    gpu.energy_mj = 123_456
     return gpu
 
 
@@ -36,6 +37,7 @@ def test_an_h200_under_load() -> None:
         "mem_util": 7,
         "gpu_memory": 32362 << 20,
         "power": 625.24,
+        "energy": 123.456,
         "temperature": 52,
         "mem_temperature": 41,
         "pcie_tx": 1000,
