@@ -60,12 +60,19 @@ def cut(path: str, position: int, buffer: bytes, source: Iterable[bytes]) -> Ite
         TraceError: more than LARGEST_BYTES do not end between two events: memory would grow with the file.
     """
     for more in source:
-        buffer += more
-        place = last_cut(buffer)
+        place = last_cut(more)
         if place:
-            yield Piece(buffer[: place - 1], position, False)
-            position += place
-            buffer = buffer[place:]
+            yield Piece(b"".join((buffer, memoryview(more)[: place - 1])), position, False)
+            position += len(buffer) + place
+            buffer = more[place:]
+            continue
+        end = buffer.rfind(b"}")
+        buffer += more
+        # Nothing of a border is a closing brace but its first byte.
+        if end >= 0 and (found := _CUT.match(buffer, end)):
+            yield Piece(buffer[: found.end() - 1], position, False)
+            position += found.end()
+            buffer = buffer[found.end() :]
         elif len(buffer) > LARGEST_BYTES:
             raise TraceError(
                 f"{path}: {len(buffer)} bytes from byte {position} on without a border between two events: not a trace "
@@ -76,7 +83,7 @@ def cut(path: str, position: int, buffer: bytes, source: Iterable[bytes]) -> Ite
 
 def last_cut(buffer: bytes) -> int:
     """Return the place behind the last comma between two events, 0 without one."""
-    for look in (LOOK_BYTES, len(buffer)):
+    for look in (LOOK_BYTES >> 4, LOOK_BYTES, len(buffer)):
         places = [found.end() for found in _CUT.finditer(buffer, max(0, len(buffer) - look))]
         if places:
             return places[-1]

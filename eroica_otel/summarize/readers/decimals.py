@@ -11,6 +11,7 @@ from decimal import ROUND_FLOOR, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
+Microseconds = NDArray[np.int64] | NDArray[np.float64]
 _POINT = ord(".")
 _ZERO = ord("0")
 _DECIMALS = 3
@@ -25,13 +26,25 @@ _HELD = 2.0**43
 """Below it two doubles lie less than 1 ns apart, so that three decimals come out of the nearest one."""
 
 
-def held_exactly(microseconds: NDArray[np.float64]) -> bool:
-    """Return whether doubles hold numbers with three decimals to the nanosecond; of larger ones only whole numbers."""
-    return bool((np.abs(microseconds) < _HELD).all())
+def numbers(values: Sequence[int | float | None]) -> Microseconds:
+    """Return JSON numbers as int64 where all are written without a point, else as float64 (None: NaN).
+
+    Raises:
+        OverflowError: one is larger than a double can be.
+    """
+    found: Microseconds = np.array(values)
+    return found if found.dtype == np.int64 else np.array(values, np.float64)
 
 
-def from_floats(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return doubles that hold their numbers exactly as int64 nanoseconds, of the same shape."""
+def held_exactly(microseconds: Microseconds) -> bool:
+    """Return whether these hold numbers with three decimals to the nanosecond; large doubles only hold whole ones."""
+    return microseconds.dtype == np.int64 or bool((np.abs(microseconds) < _HELD).all())
+
+
+def from_numbers(microseconds: Microseconds) -> NDArray[np.int64]:
+    """Return numbers that are held exactly as int64 nanoseconds, of the same shape."""
+    if microseconds.dtype == np.int64:
+        return microseconds.astype(np.int64) * 1000
     whole = np.floor(microseconds)
     return whole.astype(np.int64) * 1000 + np.floor((microseconds - whole) * 1000 + 0.5).astype(np.int64)
 

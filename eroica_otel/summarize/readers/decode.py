@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,7 +20,14 @@ from eroica_otel.summarize.intervals import Times
 from eroica_otel.summarize.readers import arguments
 from eroica_otel.summarize.readers.columns import NO_TABLE, Batch, Comm, Numbers, Part, Thread
 from eroica_otel.summarize.readers.cut import OPEN, spans
-from eroica_otel.summarize.readers.decimals import LARGEST, from_floats, held_exactly, nanoseconds
+from eroica_otel.summarize.readers.decimals import (
+    LARGEST,
+    Microseconds,
+    from_numbers,
+    held_exactly,
+    nanoseconds,
+    numbers,
+)
 from eroica_otel.summarize.spill import Spill
 
 SMALL_BYTES = 512 << 10
@@ -38,7 +44,8 @@ _NOTHING = msgspec.Raw(b"")
 _NO_NUMBER = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _FINE = re.compile(rb'"ts"\s*:\s*[0-9]{13,}\.[0-9]*[1-9]')
 """Epoch microseconds with decimals, which a double does not hold."""
-_STACK = b'"Call stack"'
+_STACK = re.compile(rb'"Call stack"\s*:\s*"[^"]')
+"""A call stack that is not empty: torch of 2021 wrote the key on every operator, with stacks or without."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -46,8 +53,8 @@ class _Event(msgspec.Struct, gc=False):
     name: str = ""
     cat: str = ""
     tid: int | str | None = None
-    ts: float | None = None
-    dur: float | None = 0.0
+    ts: int | float | None = None
+    dur: int | float | None = 0
     args: msgspec.Raw = _NOTHING
 
 
@@ -69,7 +76,7 @@ class Document(msgspec.Struct):
     traceEvents: msgspec.Raw = _NOTHING
 
 
-_LABEL, _THREAD, _ARGUMENTS = attrgetter("cat", "name"), attrgetter("tid"), attrgetter("args")
+_ARGUMENTS, _PHASE = attrgetter("args"), attrgetter("ph")
 _EVENTS = msgspec.json.Decoder(list[_Event])
 _TIMES = msgspec.json.Decoder(list[_Times])
 _DOCUMENT = msgspec.json.Decoder(Document)
@@ -222,23 +229,20 @@ class Decoder:
             events = _EVENTS.decode(text)
         kept = [event for event in events if event.ph == "X"]
         if len(kept) < len(events):
-            skipped["begin or end alone (ph B, E)"] += sum(
-                event.ph in UNPAIRED for event in [event for event in events if event.ph != "X"]
-            )
-        label = _numbers(self._labels, _LABEL, kept)
-        start = np.array([event.ts for event in kept], np.float64)
-        length = np.array([event.dur for event in kept], np.float64)
+            skipped["begin or end alone (ph B, E)"] += sum(map(UNPAIRED.__contains__, map(_PHASE, events)))
+        label = _column([self._labels[event.cat, event.name] for event in kept])
+        start, length = numbers([event.ts for event in kept]), numbers([event.dur for event in kept])
         good = _usable(start, length, skipped) & ~self._marked(label, _SPANS)
         if held_exactly(start[good]) or not _FINE.search(text):
-            begin, size = from_floats(start[good]), from_floats(length[good])
+            begin, size = from_numbers(start[good]), from_numbers(length[good])
         else:
             begin, size = _from_text(text, good)
         if not good.all():
             kept = [event for event, fine in zip(kept, good.tolist(), strict=True) if fine]
             label = label[good]
-        return self._told(kept, begin, begin + size, label, _STACK in text)
+        return self._told(kept, begin, begin + size, label, text)
 
-    def _told(self, kept: list[_Event], start: Times, end: Times, label: Numbers, stacked: bool) -> _Some:
+    def _told(self, kept: list[_Event], start: Times, end: Times, label: Numbers, text: bytes) -> _Some:
         """Return the columns and what the arguments of some events say."""
         moving = np.flatnonzero(self._marked(label, _MOVES)).tolist()
         calls = np.flatnonzero(self._marked(label, _PYTHON)).tolist() if self._whole else []
@@ -246,13 +250,13 @@ class Decoder:
             start=start,
             end=end,
             label=label,
-            thread=_numbers(self._threads, _THREAD, kept),
+            thread=_column([self._threads[event.tid] for event in kept]),
             comms=[
                 Comm(row, int(label[row]), int(start[row]), int(end[row]), arguments.decode(kept[row].args))
                 for row in moving
             ],
             python=_python(kept, calls) if calls else NO_TABLE,
-            stacks=self._call_stacks(kept) if stacked and self._whole else NO_TABLE,
+            stacks=self._call_stacks(kept) if self._whole and _STACK.search(text) else NO_TABLE,
         )
 
     def _call_stacks(self, kept: list[_Event]) -> Times:
@@ -261,9 +265,8 @@ class Decoder:
         return np.array(table, np.int64).reshape(-1, 2)
 
 
-def _numbers(table: dict[Any, int], key: Callable[[_Event], Any], events: list[_Event]) -> Numbers:
-    """Return the number of each event's key; without a loop in Python, which would take a third longer."""
-    return np.fromiter(map(table.__getitem__, map(key, events)), np.int32, len(events))
+def _column(values: list[int]) -> Numbers:
+    return np.fromiter(values, np.int32, len(values))
 
 
 def _listed(text: bytes, begin: int, end: int) -> bytes:
@@ -289,10 +292,10 @@ def _repaired(text: bytes, skipped: Counter[str]) -> bytes:
     return whole
 
 
-def _usable(start: NDArray[np.float64], length: NDArray[np.float64], skipped: Counter[str]) -> NDArray[np.bool_]:
+def _usable(start: Microseconds, length: Microseconds, skipped: Counter[str]) -> NDArray[np.bool_]:
     """Return which times can be used, and count the others by reason."""
     known = np.isfinite(start) & np.isfinite(length)
-    near = known & (start > -LARGEST / 8) & (start < LARGEST) & (np.abs(length) < LARGEST)
+    near = known & (start > -LARGEST / 8) & (start < LARGEST) & (length > -LARGEST) & (length < LARGEST)
     forward = near & ~(length < 0)
     if not forward.all():
         skipped["no time"] += int((~known).sum())

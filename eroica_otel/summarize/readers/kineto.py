@@ -30,6 +30,9 @@ from eroica_otel.summarize.spill import Spill
 from eroica_otel.traces import Trace
 
 CHUNK_BYTES = 8 << 20
+"""Bytes read at a time by two processes, which hand one another little then."""
+ALONE_BYTES = 1 << 20
+"""Bytes read at a time by one: what was unpacked is still in the processor's cache when it is decoded."""
 NO_LIMIT = 1 << 62
 LARGE_BYTES = 64 << 20
 """From this size on a second process saves more time than its start takes."""
@@ -50,7 +53,7 @@ def read(path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUN
     Args:
         realtime_offset_ns: realtime minus monotonic clock, at the start and at the end of the trace, which carries
             realtime.
-        chunk_bytes: Bytes read at a time.
+        chunk_bytes: Most bytes read at a time.
 
     Raises:
         TraceError: the file is missing, cut short, or not a Kineto trace; the message says where.
@@ -78,7 +81,7 @@ def read_whole(
 
     Args:
         limit_bytes: Most bytes that are read or unpacked.
-        chunk_bytes: Bytes read at a time.
+        chunk_bytes: Most bytes read at a time.
         processes: Processes that read, 1 or 2; 0: two for a large file.
         watch: Is told how far it is; what it raises ends the reading.
 
@@ -202,7 +205,7 @@ def _shared(
 
 
 def _alone(path: str, chunk_bytes: int, limit_bytes: int, spill: Spill | None, watch: Watch = NOBODY) -> Read:
-    source = pieces(path, chunk_bytes, limit_bytes, watch)
+    source = pieces(path, min(chunk_bytes, ALONE_BYTES), limit_bytes, watch)
     head, buffer = head_of(path, source)
     decoder = Decoder(spill)
     held = Piece(b"", len(head), False)

@@ -145,6 +145,22 @@ def test_integers_beyond_64_bits(tmp_path: Path, number: int) -> None:
     assert len(trace.events.collectives) == 1
 
 
+@pytest.mark.parametrize("number", [2**63, 2**64, 2**200, -(2**63), -(2**63) - 1])
+@pytest.mark.parametrize("key", ["ts", "dur"])
+def test_whole_times_beyond_64_bits_are_counted(tmp_path: Path, key: str, number: int) -> None:
+    event = json.loads(OPERATOR) | {key: number}
+    trace = read_trace(_write(tmp_path / "t.json", [json.dumps(event), OPERATOR]))
+    assert (trace.events.total, dict(trace.skipped)) == (1, {"time out of range": 1})
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_time_of_very_many_digits_is_refused(tmp_path: Path, digits: int) -> None:
+    event = OPERATOR.replace('"dur": 2.000', '"dur": ' + "9" * digits)
+    assert len(event) > digits
+    with pytest.raises(TraceError, match=r"t\.json: .* after 0 events"):
+        read_trace(_write(tmp_path / "t.json", [event]))
+
+
 def test_events_that_only_begin_are_counted(tmp_path: Path) -> None:
     bodies = [OPERATOR, OPERATOR.replace('"ph": "X"', '"ph": "B"'), OPERATOR.replace('"ph": "X"', '"ph": "E"')]
     trace = read_trace(_write(tmp_path / "t.json", bodies))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eroica_otel.summarize.readers.decimals import nanoseconds
+from eroica_otel.summarize.readers.decimals import from_numbers, held_exactly, nanoseconds, numbers
 from factories_summarize import microseconds
 
 
@@ -45,3 +45,26 @@ def test_no_text_gives_no_number() -> None:
 def test_what_is_no_number_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="microseconds"):
         nanoseconds([b"1.5", text])
+
+
+def test_whole_numbers_are_exact_at_every_size() -> None:
+    column = numbers([1_790_857_026_000_001, 0, -3])
+    assert held_exactly(column)
+    assert from_numbers(column).tolist() == [1_790_857_026_000_001_000, 0, -3000]
+
+
+@pytest.mark.parametrize(
+    ("values", "exact"),
+    [([2.5, 7], True), ([2**42, 0.001], True), ([1_790_857_026_000_000.25, 1], False), ([2**43, 0.5], False)],
+)
+def test_doubles_are_exact_up_to_a_limit(values: list[int | float], exact: bool) -> None:
+    assert held_exactly(numbers(values)) is exact
+
+
+def test_what_is_missing_or_beyond_64_bits_makes_doubles() -> None:
+    column = numbers([None, 2**70, 3])
+    assert np.isnan(column[0])
+    assert column[1:].tolist() == [2.0**70, 3.0]
+    assert numbers([]).size == 0
+    with pytest.raises(OverflowError):
+        numbers([10**400, None])

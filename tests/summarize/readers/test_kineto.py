@@ -70,6 +70,17 @@ def test_realtime_becomes_monotonic_and_the_base_counts(tmp_path: Path) -> None:
         assert (events.start_ns.tolist(), events.end_ns.tolist()) == ([1_000_000_001], [1_000_000_007])
 
 
+@pytest.mark.parametrize("wholes", [3, 0])
+def test_epoch_microseconds_are_exact_with_decimals_and_without(tmp_path: Path, wholes: int) -> None:
+    starts = [EPOCH + 1000 * place for place in range(wholes)] + [EPOCH + 50_001]
+    bodies = [kineto_event(Row("aten::mm", start, start + 2007)) for start in starts]
+    bodies = [body.replace('.000, "dur"', ', "dur"') for body in bodies]  # as torch of 2021 wrote them
+    assert [".001" in body for body in bodies] == [False] * wholes + [True]
+    (tmp_path / "t.json").write_text(kineto_text(bodies))
+    events = read(str(tmp_path / "t.json"), (0, 0))
+    assert (events.start_ns.tolist(), events.end_ns.tolist()) == (starts, [start + 2007 for start in starts])
+
+
 def test_a_clock_that_is_slewed_during_the_window_is_followed(tmp_path: Path) -> None:
     second = 1_000_000_000
     rows = [Row("aten::mm", EPOCH + place * second, EPOCH + place * second + 10) for place in range(11)]
