@@ -4,17 +4,17 @@ Takes resources and rows of raw values, gives a file of fixed size. One process 
 waits. Little endian; all times are the host's monotonic clock (CLOCK_MONOTONIC, ns), which processes on a kernel share:
 
     0   magic 8s, version u32, resources u32 (R), slots u64 (N), family 32s, start i64
-    64  heartbeat i64: when the writer was last alive; 0 = it has ended
+    64  heartbeat i64: when the writer was last alive, 0 = it has ended; state u64: Gray code of the newest sample
     128 R descriptors of 160 bytes: name 32s, device 96s, unit 16s, peak f64, counter u8
-    then, each from the next multiple of 4,096 on:
-        begins i64[N]   times i64[N]   values f64[N, R]   ends i64[N]
+    then, from the next multiple of 4,096 on, N + 1 rows: time i64, values f64[R]
 
-Sample number k = 1, 2, ... lies in slot (k - 1) % N. Its writer stores k in ``begins``, then time and values, then k in
-``ends``. A reader loads ``ends`` first, then the rest, then ``begins``, and keeps a slot only where both say k
-(L. Lamport, "Concurrent reading and writing", CACM 20(11), 1977). A number is never used twice, so a slot that was
-written over in between, even many times, is seen; and a number whose store is half done does no harm: where it reads
-as k, that store has begun, so all before it is there. What this rests on: stores become visible in their order, and
-while a number (8 aligned bytes) is loaded, at most one store to it goes on.
+Sample number k = 1, 2, ... lies in row (k - 1) % (N + 1). Its writer stores the row, then the state k: two stores a
+sample, the second of which says that the first is done. A reader loads the state (a), then rows, then the state (b).
+Rows up to a were whole when it began. When it ended the writer had begun no row beyond b + 1, so all from b + 1 - N on
+were still what they had been: each number from b + 1 - N to a is whole, each below was written over or may have been.
+No number is used twice. What this rests on: stores become visible in their order, and bytes are whole. A state half
+stored does no harm: Gray codes of neighbours differ in one bit (F. Gray, US patent 2632058, 1953), so half a store is
+the old number or the new one.
 
 The file can be mapped, but is read and written at positions, which go to the same pages in memory: a mapped file that
 somebody shortens kills whoever touches it (SIGBUS), and here that would be a training or the agent.
@@ -22,10 +22,11 @@ somebody shortens kills whoever touches it (SIGBUS), and here that would be a tr
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,9 +35,10 @@ from eroica_otel.errors import HardwareError
 from eroica_otel.hardware.source import Resource
 
 MAGIC = b"EROICAR\x01"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<8sIIQ32sq")
 HEARTBEAT_AT = 64
+STATE_AT = 72
 DESCRIPTORS_AT = 128
 DESCRIPTOR = struct.Struct("<32s96s16sdB7x")
 NUMBER = struct.Struct("<q")
@@ -61,7 +63,9 @@ class FileStore:
         self.file = file
 
     def save(self, position: int, data: bytes) -> None:
-        os.pwrite(self.file, data, position)
+        """Put ``data`` at ``position``; raises OSError, also where only a part of it found room."""
+        if os.pwrite(self.file, data, position) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +89,23 @@ class Layout:
             raise HardwareError(f"a ring of {self.size} bytes is too large, {MOST_BYTES} is the most")
 
     @property
-    def begins_at(self) -> int:
+    def rows(self) -> int:
+        """Rows in the file: one more than there are slots, as one is being written."""
+        return self.slots + 1
+
+    @property
+    def rows_at(self) -> int:
         return _aligned(DESCRIPTORS_AT + len(self.resources) * DESCRIPTOR.size)
 
     @property
-    def times_at(self) -> int:
-        return self.begins_at + _aligned(self.slots * 8)
-
-    @property
-    def values_at(self) -> int:
-        return self.times_at + _aligned(self.slots * 8)
-
-    @property
-    def ends_at(self) -> int:
-        return self.values_at + _aligned(self.slots * self.row)
+    def row(self) -> int:
+        """Bytes of one row."""
+        return 8 + len(self.resources) * 8
 
     @property
     def size(self) -> int:
         """Bytes of the whole file."""
-        return self.ends_at + _aligned(self.slots * 8)
-
-    @property
-    def row(self) -> int:
-        """Bytes of one sample's values."""
-        return len(self.resources) * 8
+        return self.rows_at + _aligned(self.rows * self.row)
 
     def head(self, start: int) -> bytes:
         """Return what stands before the arrays; raises HardwareError for a name that does not fit."""
@@ -123,7 +120,7 @@ class Layout:
 
 def slots_for(resources: int, wanted: int = 1 << 16, most_bytes: int = MOST_BYTES // 4) -> int:
     """Return how many samples to keep: ``wanted`` (a minute at 1 kHz, eleven at 100 Hz), fewer where too large."""
-    return max(1, min(wanted, MOST_SLOTS, most_bytes // (resources * 8 + 24)))
+    return max(1, min(wanted, MOST_SLOTS, most_bytes // (resources * 8 + 8)))
 
 
 def parse(head: bytes, size: int) -> Layout:
@@ -172,46 +169,48 @@ def _aligned(size: int) -> int:
     return -(-size // _PAGE) * _PAGE
 
 
+def gray(number: int) -> int:
+    """Return the Gray code of a number in [0, 2^63)."""
+    return number ^ (number >> 1)
+
+
+def counted(code: int) -> int:
+    """Return the number of a Gray code of 64 bits."""
+    for shift in (1, 2, 4, 8, 16, 32):
+        code ^= code >> shift
+    return code
+
+
 class Writer:
     """The one writer of a ring's samples; owns no file, so that tests can give it a memory of theirs."""
 
     def __init__(self, layout: Layout, store: Store) -> None:
         self.layout = layout
         self.number = 0
-        self._store = store
-        self._row = struct.Struct(f"<{len(layout.resources)}d")
-        self._at = layout.begins_at, layout.times_at, layout.values_at, layout.ends_at
+        self._save = store.save
+        self._row = struct.Struct(f"<q{len(layout.resources)}d")
+        self._state = struct.Struct("<qQ")
+        self._rows, self._rows_at, self._size = layout.rows, layout.rows_at, layout.row
 
     def append(self, time: int, values: Sequence[float]) -> None:
-        """Add one sample: monotonic ns and one raw value for each resource (NaN = missing); raises OSError."""
-        for _ in self.steps(time, values):
-            pass
-
-    def steps(self, time: int, values: Sequence[float]) -> Generator[None, None, None]:
-        """Do what ``append`` does, store by store.
+        """Add one sample: monotonic ns, which is the heartbeat too, and a raw value for each resource (NaN = missing).
 
         Raises:
+            OSError: the file cannot be written.
             HardwareError: there are more or fewer values than resources.
         """
         try:
-            row = self._row.pack(*values)
+            row = self._row.pack(time, *values)
         except struct.error as error:
             raise HardwareError(f"{len(self.layout.resources)} values are needed: {error}") from error
-        begins_at, times_at, values_at, ends_at = self._at
-        slot = self.number % self.layout.slots
-        self.number += 1
-        number = NUMBER.pack(self.number)
-        self._store.save(begins_at + slot * 8, number)
-        yield
-        self._store.save(times_at + slot * 8, NUMBER.pack(time))
-        yield
-        self._store.save(values_at + slot * self._row.size, row)
-        yield
-        self._store.save(ends_at + slot * 8, number)
+        number = self.number
+        self._save(self._rows_at + number % self._rows * self._size, row)
+        self.number = number = number + 1
+        self._save(HEARTBEAT_AT, self._state.pack(time, gray(number)))
 
     def beat(self, time: int) -> None:
         """Say that the writer is alive at ``time`` (monotonic ns); 0 says that it has ended; raises OSError."""
-        self._store.save(HEARTBEAT_AT, NUMBER.pack(time))
+        self._save(HEARTBEAT_AT, NUMBER.pack(time))
 
 
 def create(folder: int, name: str, layout: Layout, start: int) -> int:

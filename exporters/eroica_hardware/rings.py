@@ -54,14 +54,16 @@ class KeptRing:
 
         A clock that went back (a machine that was restored) begins a new ring, as times in one only grow.
         """
-        if self._writer is not None and time <= self._latest:
+        if time <= self._latest:
             self._renew(time)
         if self._writer is not None:
             self._writer.append(time, values)
-            self._latest = time
+            self._latest = self._beaten = time
 
     def alive(self, now: int) -> None:
-        """Say four times a second that the agent lives, and look once a second whether the file is still what it was.
+        """Say four times a second that the agent lives, where no sample said so, and look once a second at the file.
+
+        A file that is no longer what it was is replaced.
 
         Raises:
             OSError: the heartbeat cannot be written.

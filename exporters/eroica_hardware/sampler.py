@@ -57,16 +57,25 @@ class Sampler:
         self._looked: int | None = None
         self._resume = now
         self._reading_ns = 0.0
+        self._doing = "source"
 
     def tick(self) -> None:
         """Use the deadline that has come: one reading, if the source is not at rest after a failure; never raises."""
         now = self._clock()
         self.deadlines.tick(now)
         fast = self._in_window(now)
-        if now >= self._resume:
-            self._guarded("source", lambda: self._sample(now, fast))
-        self._guarded("ring", lambda: self.ring.alive(self._clock()))
-        self.deadlines.change(self._hertz(fast), self._clock())
+        self._doing = "source"
+        try:
+            if now >= self._resume:
+                self._sample(now, fast)
+            self._doing = "ring"
+            now = self._clock()
+            self.ring.alive(now)
+        except Exception:  # a driver's library raises what it likes, and the other resources are still wanted
+            LOG.log(
+                self._failed(), "source %s: %s failed, again in 10 s", self.source.family, self._doing, exc_info=True
+            )
+        self.deadlines.change(self._hertz(fast), now)
 
     def _hertz(self, fast: bool) -> float:
         """Return the rate that is wanted, or as much of it as the source can answer without being busy all the time.
@@ -81,34 +90,30 @@ class Sampler:
         return wanted
 
     def _sample(self, now: int, fast: bool) -> None:
+        """Read once and write what was read; ``_doing`` says at what it failed, where it does."""
         if self._looked is None or (now - self._looked >= LOOK_NS and not fast):  # looking takes long
             self._looked = now
             self.source.look()
-            resources = self.source.resources
-            self._guarded("ring", lambda: self.ring.prepare(resources, now))
+            self._doing = "ring"
+            self.ring.prepare(self.source.resources, now)
+            self._doing = "source"
         if not self.source.resources:
             return
         began = self._clock()
         values = self.source.read()
         ended = self._clock()
         self._reading_ns += 0.1 * (ended - began - self._reading_ns)
-        self._guarded("ring", lambda: self._write((began + ended) // 2, values))
-
-    def _write(self, when: int, values: Sequence[float]) -> None:
+        self._doing = "ring"
         if len(values) != len(self.source.resources):
             raise HardwareError(f"{len(values)} values of {len(self.source.resources)} resources")
-        self.ring.append(when, values)
+        self.ring.append((began + ended) // 2, values)
         self.samples += 1
 
-    def _guarded(self, what: str, call: Callable[[], None]) -> None:
-        """Run ``call``; what it raises is counted, the first time logged, and followed by a rest and a new look."""
-        try:
-            call()
-        except Exception:  # a driver's library raises what it likes, and the other resources are still wanted
-            self.failures[what] += 1
-            self._resume, self._looked = self._clock() + RETRY_NS, None
-            level = logging.WARNING if self.failures[what] == 1 else logging.DEBUG
-            LOG.log(level, "source %s: %s failed, again in 10 s", self.source.family, what, exc_info=True)
+    def _failed(self) -> int:
+        """Count what went wrong, rest, and look anew then; return the level for the log, which tells it once."""
+        self.failures[self._doing] += 1
+        self._resume, self._looked = self._clock() + RETRY_NS, None
+        return logging.WARNING if self.failures[self._doing] == 1 else logging.DEBUG
 
 
 def run(
@@ -120,12 +125,13 @@ def run(
     """Keep the deadlines of all these samplers until ``stop`` says so, then end their rings."""
     while not stop():
         now = clock()
-        waits = [one.deadlines.wait(now) for one in samplers]
-        for one, wait in zip(samplers, waits, strict=True):
-            if not wait:
+        for one in samplers:
+            if not one.deadlines.wait(now):
                 one.tick()
-        if all(waits):
-            sleep(min(waits) / SECOND)
+        now = clock()
+        wait = min(one.deadlines.wait(now) for one in samplers)
+        if wait:
+            sleep(wait / SECOND)
     for one in samplers:
         one.ring.close()
 

@@ -288,7 +288,7 @@ def test_the_end_of_a_sampler_is_told_to_the_workers(scene: Scene) -> None:
     rounds = iter([False] * 20 + [True])
     run([scene.sampler], lambda: next(rounds), scene.clock, scene.clock.sleep)
     assert not scene.alive()
-    assert len(scene.samples().times) == 10
+    assert len(scene.samples().times) == 20
 
 
 def test_quick_sources_share_the_wakes_of_one_thread(scene: Scene, tmp_path: Path) -> None:

@@ -6,12 +6,8 @@ import math
 import os
 import random
 import struct
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +17,8 @@ from eroica_otel.hardware.ring import (
     DESCRIPTORS_AT,
     HEADER,
     MAGIC,
+    STATE_AT,
+    VERSION,
     FileStore,
     Layout,
     Writer,
@@ -28,20 +26,12 @@ from eroica_otel.hardware.ring import (
     intact,
     slots_for,
 )
-from eroica_otel.hardware.ringreader import Ring, Samples, Samplings, open_ring, open_rings
+from eroica_otel.hardware.ringreader import open_ring, open_rings
 from eroica_otel.hardware.shared import open_folder
 from eroica_otel.hardware.source import Resource
+from factories_ring import NIC, layout
 
 SECOND = 1_000_000_000
-NIC = (
-    Resource("nic_tx", "eth0", "By", 1.25e9, True),
-    Resource("nic_rx", "eth0", "By", 1.25e9, True),
-    Resource("speed", "eth0", "1", math.nan, False),
-)
-
-
-def layout(resources: tuple[Resource, ...] = NIC, slots: int = 8, family: str = "net") -> Layout:
-    return Layout(family, resources, slots)
 
 
 @pytest.fixture
@@ -160,7 +150,7 @@ def test_a_ring_that_is_replaced_stays_readable_and_its_writer_knows(made: Made,
 
 def test_a_shortened_ring_is_an_error_to_the_reader_and_known_to_the_writer(made: Made, folder: int) -> None:
     made.fill(8)
-    os.truncate(made.file, 5000)
+    os.truncate(made.file, made.ring.layout.rows_at + 100)
     with pytest.raises(HardwareError, match="shortened"):
         made.ring.read(0, 9 * SECOND)
     made.fill(1)  # does not kill the writer either
@@ -183,10 +173,9 @@ def test_a_hostile_writer_of_the_arrays_gets_no_more_than_missing_samples(made: 
     made.fill(8)
     noise = random.Random(1)
     form = made.ring.layout
-    for _ in range(200):
-        os.pwrite(
-            made.file, noise.randbytes(8), form.begins_at + 8 * noise.randrange((form.size - form.begins_at) // 8)
-        )
+    for _ in range(300):
+        place = noise.choice([STATE_AT, form.rows_at + 8 * noise.randrange(form.rows * form.row // 8)])
+        os.pwrite(made.file, noise.randbytes(8), place)
         try:
             samples = made.ring.read(0, 9 * SECOND)
         except HardwareError:
@@ -197,17 +186,17 @@ def test_a_hostile_writer_of_the_arrays_gets_no_more_than_missing_samples(made: 
 
 HOSTILE = {
     "empty": (b"", "too short"),
-    "magic": (HEADER.pack(b"SOMETHIN", 1, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
-    "version": (HEADER.pack(MAGIC, 2, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
-    "no resources": (HEADER.pack(MAGIC, 1, 0, 8, b"net", 0).ljust(8192, b"\0"), "0 resources"),
-    "resources beyond the file": (HEADER.pack(MAGIC, 1, 500, 8, b"net", 0).ljust(8192, b"\0"), "500 resources"),
-    "too many resources": (HEADER.pack(MAGIC, 1, 2**32 - 1, 8, b"net", 0).ljust(8192, b"\0"), "is none"),
-    "too many slots": (HEADER.pack(MAGIC, 1, 1, 2**64 - 1, b"net", 0).ljust(8192, b"\0"), "is none"),
-    "no slots": (HEADER.pack(MAGIC, 1, 1, 0, b"net", 0).ljust(8192, b"\0"), "is none"),
-    "too large": (HEADER.pack(MAGIC, 1, 2000, 2**17, b"net", 0).ljust(400_000, b"\0"), "too large"),
-    "another size": (HEADER.pack(MAGIC, 1, 1, 8, b"net", 0).ljust(8192, b"\0"), "should have"),
-    "no text": (HEADER.pack(MAGIC, 1, 1, 8, b"\xff\xfe", 0).ljust(20480, b"\0"), "no text"),
-    "escape": (HEADER.pack(MAGIC, 1, 1, 8, b"\x1b[31m", 0).ljust(20480, b"\0"), "printed"),
+    "magic": (HEADER.pack(b"SOMETHIN", VERSION, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
+    "version": (HEADER.pack(MAGIC, 1, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
+    "no resources": (HEADER.pack(MAGIC, VERSION, 0, 8, b"net", 0).ljust(8192, b"\0"), "0 resources"),
+    "resources beyond the file": (HEADER.pack(MAGIC, VERSION, 500, 8, b"net", 0).ljust(8192, b"\0"), "500 resources"),
+    "too many resources": (HEADER.pack(MAGIC, VERSION, 2**32 - 1, 8, b"net", 0).ljust(8192, b"\0"), "is none"),
+    "too many slots": (HEADER.pack(MAGIC, VERSION, 1, 2**64 - 1, b"net", 0).ljust(8192, b"\0"), "is none"),
+    "no slots": (HEADER.pack(MAGIC, VERSION, 1, 0, b"net", 0).ljust(8192, b"\0"), "is none"),
+    "too large": (HEADER.pack(MAGIC, VERSION, 2000, 2**17, b"net", 0).ljust(400_000, b"\0"), "too large"),
+    "another size": (HEADER.pack(MAGIC, VERSION, 1, 8, b"net", 0).ljust(12288, b"\0"), "should have"),
+    "no text": (HEADER.pack(MAGIC, VERSION, 1, 8, b"\xff\xfe", 0).ljust(20480, b"\0"), "no text"),
+    "escape": (HEADER.pack(MAGIC, VERSION, 1, 8, b"\x1b[31m", 0).ljust(20480, b"\0"), "printed"),
 }
 
 
@@ -286,145 +275,7 @@ def test_many_resources_get_a_shorter_ring() -> None:
     assert layout(tuple(NIC[:1] * 1000), many).size < 70e6
 
 
-class Torn:
-    """A memory in which each store and each load happens in two parts, between which the other side may run.
-
-    A store is divided at any byte, a load between two numbers; which part comes first is drawn.
-    """
-
-    def __init__(self, size: int, pick: random.Random) -> None:
-        self.bytes = bytearray(size)
-        self.pick = pick
-        self.half: tuple[int, bytes] = (0, b"")
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def save(self, position: int, data: bytes) -> None:
-        """Store one part now, and the other when the writer goes on."""
-        late, rest = self.half
-        self.bytes[late : late + len(rest)] = rest
-        cut = self.pick.randrange(len(data) + 1)
-        parts = [(position, data[:cut]), (position + cut, data[cut:])]
-        self.pick.shuffle(parts)
-        at, now = parts[0]
-        self.bytes[at : at + len(now)] = now
-        self.half = parts[1]
-
-    def load(self, position: int, into: memoryview) -> None:
-        """Load one part, let the writer go on, load the other."""
-        cut = 8 * self.pick.randrange(len(into) // 8 + 1)
-        parts = [slice(0, cut), slice(cut, len(into))]
-        self.pick.shuffle(parts)
-        for part in parts:
-            into[part] = self.bytes[position : position + len(into)][part]
-            self.meanwhile()
-
-
-class Race:
-    """One writer and one reader whose steps are shuffled; sample k has the time k and the values k, k, k."""
-
-    def __init__(self, seed: int, slots: int) -> None:
-        self.pick = random.Random(seed)
-        form = layout(slots=slots)
-        self.memory = Torn(form.size, self.pick)
-        self.writer = Writer(form, self.memory)
-        self.reader = Samplings(form, self.memory)
-        self.writing: Generator[None, None, None] = iter(())  # type: ignore[assignment]
-
-    def write(self, steps: int) -> None:
-        """Let the writer go on by some stores."""
-        for _ in range(steps):
-            if next(self.writing, self) is self:
-                number = self.writer.number + 1
-                self.writing = self.writer.steps(number, [number] * 3)
-
-    def read(self, most: int) -> Samples:
-        """Return what one read accepts while the writer makes up to ``most`` stores between two parts of a load."""
-        self.memory.meanwhile = lambda: self.write(self.pick.randrange(most))
-        return self.reader.read(0, 1 << 62)
-
-
-def test_no_interleaving_of_reader_and_writer_lets_a_torn_sample_through() -> None:
-    accepted = lost = 0
-    for slots in (1, 2, 3, 24):
-        race = Race(seed=slots, slots=slots)
-        for _ in range(3_000):
-            samples = race.read(most=race.pick.choice([2, 4, 12, 40]))
-            assert np.all(samples.values == samples.times[:, None])
-            accepted += len(samples.times)
-            lost += samples.lost
-    assert accepted > 10_000  # the races were real: some samples were read in peace, others written over meanwhile
-    assert lost > 10_000
-
-
-def test_the_races_above_do_tear_samples_where_nobody_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    race = Race(seed=1, slots=3)
-    numbers = race.reader._numbers
-    seen: dict[int, Any] = {}
-
-    def careless(position: int) -> Any:
-        """Take the numbers at the end from those at the beginning."""
-        if position == race.reader.layout.begins_at:
-            return seen[race.reader.layout.ends_at]
-        seen[position] = numbers(position)
-        return seen[position]
-
-    monkeypatch.setattr(race.reader, "_numbers", careless)
-    torn = 0
-    for _ in range(1000):
-        try:
-            samples = race.read(most=12)
-        except HardwareError:
-            torn += 1
-            continue
-        torn += sum(row != [when] * 3 for when, row in zip(samples.times, samples.values.tolist(), strict=True))
-    assert torn > 10
-
-
-WRITING = """
-import os, sys, time
-from pathlib import Path
-from eroica_otel.hardware.ring import FileStore, Layout, Writer, create
-from eroica_otel.hardware.shared import open_folder
-from eroica_otel.hardware.source import Resource
-form = Layout("net", tuple(Resource(f"r{n}", "", "1", 1.0, False) for n in range(200)), 64)
-file = create(open_folder(Path(sys.argv[1])), "net.ring", form, time.monotonic_ns())
-writer = Writer(form, FileStore(file))
-print("ready", flush=True)
-until = time.monotonic() + 30
-while time.monotonic() < until:
-    now = time.monotonic_ns()
-    writer.append(now, [float(writer.number + 1)] * 200)
-    writer.beat(now)
-"""
-
-
-def test_two_processes_at_full_speed_never_see_a_torn_sample(folder: int, tmp_path: Path) -> None:
-    other = subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout
-        assert other.stdout.readline() == "ready\n"
-        ring = open_ring(folder, "net.ring")
-        seen = _watch(ring)
-        assert seen > 1000
-        assert ring.alive(time.monotonic_ns())
-    finally:
-        other.kill()
-        other.communicate()
-    ring.close()
-
-
-def _watch(ring: Ring) -> int:
-    """Read for a second what another process writes; return how many samples were accepted, all of them whole."""
-    seen, until = 0, time.monotonic() + 1.0
-    while time.monotonic() < until or seen <= 1000:
-        samples = ring.read(0, time.monotonic_ns() + SECOND)
-        assert np.all(samples.values == samples.values[:, :1])
-        assert np.all(np.diff(samples.values[:, 0]) >= 1)
-        seen += len(samples.times)
-    return seen
-
-
 def test_the_descriptors_begin_where_the_format_says(made: Made) -> None:
     head = os.pread(made.file, 4096, 0)
-    assert struct.unpack_from("<8sIIQ", head) == (MAGIC, 1, 3, 8)
+    assert struct.unpack_from("<8sIIQ", head) == (MAGIC, VERSION, 3, 8)
     assert head[DESCRIPTORS_AT:].startswith(b"nic_tx\0")
