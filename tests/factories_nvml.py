@@ -76,7 +76,7 @@ class Gpu:
 
     def number(self, *path: str) -> float:
         """Return the number in front of the unit; raises NVMLError as the library does for what it shows as N/A."""
-        found = re.match(r"-?[\d.]+", self.said[path])
+        found = re.match(r"-?[\d.]+", self.said.get(path, "N/A"))
         if not found:
             raise NVMLError(NOT_SUPPORTED)
         return float(found[0])
