@@ -144,7 +144,7 @@ ANNOUNCEMENTS = _own(
 )
 WINDOW = _own("eroica_hardware_window", ("host",), "", "1 while a window is sampled at up to 1 kHz, else 0.")
 CPU = _own("eroica_hardware_cpu_seconds_total", ("host",), "s", "CPU time of the agent.", type_=COUNTER)
-MEMORY = _own("eroica_hardware_memory_bytes", ("host",), "By", "Memory that the agent has in use, rings included.")
+MEMORY = _own("eroica_hardware_memory_bytes", ("host",), "By", "Memory that the agent has in use, its rings apart.")
 BUILD_INFO = _own("eroica_hardware_build_info", ("host", "version"), "", "Version of the running agent, always 1.")
 
 ALL: tuple[Metric, ...] = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
