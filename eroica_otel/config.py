@@ -20,7 +20,7 @@ CAPTURE_MODES = ("light", "exact", "stacks")
 REDACT_MODES = ("none", "paths", "names")
 LEVELS = ("compute", "memory", "communication", "host", "python", "python_wait")
 """What an instant may be charged to (docs/how-it-works.md, The summary)."""
-RESOURCES = ("cpu", "nic", "sm", "dram", "pcie", "nvlink")
+RESOURCES = ("cpu", "nic", "sm_clock", "sm", "dram", "pcie", "nvlink")
 """What mu and sigma may measure."""
 HARDWARE_VARIABLE, HARDWARE_DIRECTORY = "EROICA_HARDWARE_DIR", "/run/eroica-hardware"
 """The folder that the node agent shares with the workers, and its default (systemd's RuntimeDirectory=)."""

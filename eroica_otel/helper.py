@@ -32,10 +32,11 @@ from eroica_otel.export.redact import Redactor
 from eroica_otel.export.secret import NamesFile, redactor
 from eroica_otel.export.standing import standing_points
 from eroica_otel.folder import remove, turn
+from eroica_otel.fromagent import Sampled, with_agent
 from eroica_otel.hardware import host
 from eroica_otel.identity import pod_of
 from eroica_otel.kinds import Frame
-from eroica_otel.model import WorkerWindow
+from eroica_otel.model import GPU_RESOURCES, Capture, WorkerWindow
 from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
 from eroica_otel.profile import loaderfiles, samples
 from eroica_otel.spawn import CONFIG_FILE
@@ -73,6 +74,7 @@ class Helper:
         self._failures: Counter[str] = Counter()
         self._windows: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
+        self._said_missing = False
         self._dropped = 0
         self._shown_at = 0.0
         self._shown_ns = 0
@@ -144,12 +146,20 @@ class Helper:
         try:
             capture = samples.read(folder)
             reason = capture.window.reason
+            sampled = self._sampled(capture)  # before others have their turn: the agent keeps a minute
+            capture = sampled.capture
             with turn(self._folder, SUMMARIES_AT_A_TIME, TICK_SECONDS):
                 hold = {**HOLD, **self._config.held_shares()}
                 window = summarize(
-                    capture, self._config.top_functions, hold, order=self._config.charge_order(), failed=self._failed
+                    capture,
+                    self._config.top_functions,
+                    hold,
+                    order=self._config.charge_order(),
+                    failed=self._failed,
+                    device=sampled.shares,
                 )
-            self._missing = {**capture.missing, **unseen(capture)}
+            self._missing = {**sampled.missing, **unseen(capture)}
+            self._say_missing(capture)
             self._show(
                 self._complete(window, capture.start_ns, capture.end_ns),
                 (Frame(*frame) for frame in capture.all_frames),
@@ -159,6 +169,21 @@ class Helper:
             self._windows[f"{reason} failed"] += 1
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _sampled(self, capture: Capture) -> Sampled:
+        """Return the capture with what the node agent has sampled of the window; without windows of iterations none."""
+        if self._status is None or not capture.window.stop:
+            return Sampled(capture, {}, capture.missing)
+        return with_agent(capture, self._status, self._config.hardware_dir)
+
+    def _say_missing(self, capture: Capture) -> None:
+        """On a GPU, where most of it is the agent's to sample: say once on a node what is missing, and why."""
+        status, told = self._status, {name: why for name, why in self._missing.items() if name in GPU_RESOURCES}
+        if not told or self._said_missing or status is None or status.identity.local_rank or not capture.gpu:
+            return
+        self._said_missing = True
+        names, reasons = ", ".join(told), "; ".join(dict.fromkeys(told.values()))
+        LOGGER.warning("eroica_otel: rank %s: not sampled: %s: %s", status.identity.rank, names, reasons)
 
     def _complete(self, window: WorkerWindow, start_ns: int, end_ns: int) -> WorkerWindow:
         """Add what only the helper saw, and cut what the budget does not allow."""

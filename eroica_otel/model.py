@@ -27,6 +27,8 @@ SCHEMA = 1
 KINDS = ("compute", "memory", "communication", "host", "python")
 """Kinds of function, in the order in which a GPU job charges an instant (docs/how-it-works.md)."""
 
+GPU_RESOURCES = ("sm_clock", "sm", "dram", "pcie", "nvlink")
+"""What mu and sigma may measure of a GPU."""
 STATES = ("learning", "healthy", "degraded", "blocked", "paused", "finished", "unmatched")
 REASONS = ("reference", "degraded", "blocked", "manual", "periodic")
 OUTCOMES = ("sent", "failed", "skipped")

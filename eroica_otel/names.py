@@ -221,7 +221,10 @@ FAILURES = _worker(
 )
 STORE_SILENT = _worker("eroica_store_silent_seconds", "Time since the job's store answered.", "s")
 RESOURCE_MISSING = _worker(
-    "eroica_resource_missing", "1 where a resource could not be sampled in the latest window.", "", "resource"
+    "eroica_resource_missing",
+    "1 where a resource could not be sampled in the latest window; of a GPU sm_clock, sm, dram, pcie and nvlink.",
+    "",
+    "resource",
 )
 HELPER_CPU = _worker(
     "eroica_helper_cpu_seconds_total", "CPU time of the helper process, summaries included.", "s", type_=COUNTER

@@ -60,10 +60,12 @@ class Samples:
     Attributes:
         time_ns: Times, strictly increasing, shape [n].
         ratio: Share of the peak in use, in [0, 1], shape [n].
+        peak_bytes: Of a link, bytes per second at its peak; NaN where it is unknown, and of everything else.
     """
 
     time_ns: NDArray[np.int64]
     ratio: NDArray[np.float64]
+    peak_bytes: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)

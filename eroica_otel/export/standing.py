@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eroica_otel import __version__, names
-from eroica_otel.model import SCHEMA, STATES, Point
+from eroica_otel.model import GPU_RESOURCES, SCHEMA, STATES, Point
 from eroica_otel.status import Status
 
+ALWAYS = ("cpu", "nic", "loader")
+"""Resources whose absence is told of every worker."""
 MOST_GROUPS = 8
 """Process groups shown, in the order in which the training made them; large jobs make dozens."""
 
@@ -99,5 +101,6 @@ def _tables(
     for key, count in windows.items():
         reason, outcome = key.split(" ")
         yield names.WINDOWS, {"reason": reason, "outcome": outcome}, float(count)
-    for resource in ("cpu", "nic", "loader"):
+    on_gpu = status.gpu_uuid or not missing.keys() <= set(ALWAYS)
+    for resource in (*ALWAYS, *(GPU_RESOURCES if on_gpu else ())):
         yield names.RESOURCE_MISSING, {"resource": resource}, float(resource in missing)

@@ -16,13 +16,13 @@ from eroica_otel.errors import TraceError
 from eroica_otel.model import Capture, Pattern, WorkerWindow
 from eroica_otel.summarize.blocks import Moves, Source
 from eroica_otel.summarize.critical import Charged, charge
-from eroica_otel.summarize.devices import measure_device
+from eroica_otel.summarize.devices import joined, measure_device
 from eroica_otel.summarize.inmemory import InMemory
 from eroica_otel.summarize.intervals import Intervals, Reals
 from eroica_otel.summarize.noise import LEAST_BETA, MOST_FUNCTIONS, noise_seconds
 from eroica_otel.summarize.readers.folder import no_events
 from eroica_otel.summarize.readers.kineto import scan
-from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure
+from eroica_otel.summarize.resources import HOLD, NOT_MEASURED, measure, on_one_clock
 from eroica_otel.summarize.spill import Spill
 from eroica_otel.summarize.timeline import timeline
 from eroica_otel.summarize.transfers import collective_calls, link_peaks
@@ -44,6 +44,7 @@ def summarize(
     trace: Trace | None = None,
     order: Sequence[str] = (),
     failed: Callable[[str, str], None] = lambda stage, why: None,
+    device: Mapping[str, Samples] | None = None,
 ) -> WorkerWindow:
     """Return everything this worker reports about the window; a reference window also carries noise levels.
 
@@ -54,6 +55,7 @@ def summarize(
         hold: Per resource, the share of its use that the part behind mu and sigma holds (0 to 1; 1: the whole piece).
         order: As of charge().
         failed: Told the stage and the reason where something failed without which the window stands.
+        device: Samples of the device that are not in the trace, on the capture's clock; as Trace.metrics.
 
     Raises:
         TraceError: the trace cannot be read, or holds no kernel although the process used a GPU: patterns of such a
@@ -61,21 +63,26 @@ def summarize(
         OSError: what was needed again cannot be read.
     """
     if trace is not None:
-        return _window(capture, _charge(capture, InMemory(trace.events), trace, order), top, hold, trace)
+        return _window(capture, _charge(capture, InMemory(trace.events), trace, order), top, hold, trace, trace.metrics)
     spill = Spill(os.path.dirname(capture.trace))
     try:
         with spill:
             found = scan(capture.trace, capture.realtime_offset_ns, spill) if capture.trace else InMemory(no_events())
-            return _window(capture, _charge(capture, found, None, order, spill), top, hold, None)
+            metrics = device if device is not None and on_one_clock(capture) else {}
+            return _window(capture, _charge(capture, found, None, order, spill), top, hold, None, metrics)
     finally:
         if spill.problem:
             failed("summarize", spill.problem)
 
 
 def _window(
-    capture: Capture, charged: Charged, top: int, hold: Mapping[str, float], trace: Trace | None
+    capture: Capture,
+    charged: Charged,
+    top: int,
+    hold: Mapping[str, float],
+    trace: Trace | None,
+    metrics: Mapping[str, Samples],
 ) -> WorkerWindow:
-    metrics = trace.metrics if trace is not None else {}
     beta = charged.charged_ns() / max(capture.end_ns - capture.start_ns, 1)
     kept = _largest(beta, top)
     return WorkerWindow(
@@ -134,7 +141,7 @@ def _patterns(
     hold: Mapping[str, float],
     metrics: Mapping[str, Samples],
 ) -> tuple[Pattern, ...]:
-    resources = dict(measure_device(charged, metrics, hold) if metrics else {}) | measure(capture, charged, hold)
+    resources = joined(measure_device(charged, metrics, hold) if metrics else {}, measure(capture, charged, hold))
     calls = collective_calls(charged.moves, capture.start_ns, capture.end_ns)
     noise: Mapping[int, float] = {}
     if capture.window.reason == "reference":

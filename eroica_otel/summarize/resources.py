@@ -1,8 +1,8 @@
 """Which resource each kind should be using, and mu and sigma of every function from the samples of it.
 
 On a CPU-only job compute uses ``cpu``: one core, by the training thread. Python and host calls always do. Communication
-uses ``nic``, in the direction that carried more while the function was charged. Nothing else is sampled by a worker. A
-function in a process of the DataLoader uses the core of that process.
+uses ``nic``, in the direction that carried more while the function was charged. Nothing else is sampled by a worker (of
+what the node agent samples: devices.py). A function in a process of the DataLoader uses the core of that process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from eroica_otel.summarize.critical import Charged
 from eroica_otel.summarize.intervals import Intervals
 from eroica_otel.summarize.shares import WHOLE, Use, charged_use, cumulative_use, mean_and_deviation
 
-HOLD: Mapping[str, float] = {"cpu": WHOLE, "sm": WHOLE, "nic": 0.8, "dram": 0.8, "pcie": 0.8, "nvlink": 0.8}
+HOLD: Mapping[str, float] = {
+    **dict.fromkeys(("cpu", "sm", "sm_clock"), WHOLE),
+    **dict.fromkeys(("nic", "dram", "pcie", "nvlink"), 0.8),
+}
 """Share of its use that the part of each piece behind mu and sigma holds.
 
 Of a link the shortest part with 80 % counts: transfers come in bursts. Of ``cpu`` the whole piece counts, so that
@@ -34,24 +37,34 @@ ONE_CORE = 1e9
 
 
 class Measured(NamedTuple):
-    """mu and sigma of one function, and of which resource; "" and None where nothing was measured."""
+    """mu and sigma of one function, and of which resource; "" and None where nothing was measured.
+
+    Attributes:
+        moved_bytes: Of a link, what it carried while the function was charged; NaN where it is unknown.
+    """
 
     resource: str
     mu: float | None
     sigma: float | None
+    moved_bytes: float = float("nan")
 
 
 NOT_MEASURED = Measured("", None, None)
 
 
+def on_one_clock(capture: Capture) -> bool:
+    """Return whether trace and samples have a common time."""
+    before, after = capture.realtime_offset_ns
+    return not capture.trace or abs(after - before) <= CLOCK_STEP_NS
+
+
 def measure(capture: Capture, charged: Charged, hold: Mapping[str, float] = HOLD) -> dict[int, Measured]:
     """Return what was measured, by number of the function; a function without samples is absent."""
-    before, after = capture.realtime_offset_ns
-    if capture.trace and abs(after - before) > CLOCK_STEP_NS:
+    if not on_one_clock(capture):
         return {}
     links = ("communication",)
     cores = ("python", "host") if charged.gpu else ("python", "compute")
-    return of_kinds(charged, links, "nic", _directions(capture), hold["nic"]) | of_kinds(
+    return of_kinds(charged, links, "nic", _directions(capture), hold["nic"], capture.nic_peak_bytes) | of_kinds(
         charged, cores, "cpu", _cores(capture, charged), hold["cpu"]
     )
 
@@ -71,9 +84,18 @@ def _directions(capture: Capture) -> list[Use | None]:
 
 
 def of_kinds(
-    charged: Charged, wanted: tuple[str, ...], resource: str, uses: list[Use | None], hold: float
+    charged: Charged,
+    wanted: tuple[str, ...],
+    resource: str,
+    uses: list[Use | None],
+    hold: float,
+    peak_bytes: float | None = None,
 ) -> dict[int, Measured]:
-    """Return the functions of some kinds, each by the counter that rose most while it was charged."""
+    """Return the functions of some kinds, each by the counter that rose most while it was charged.
+
+    Args:
+        peak_bytes: Of a link, bytes per second at its peak; None or NaN where it is unknown.
+    """
     known = [use for use in uses if use is not None]
     numbers = np.array([n for n, function in enumerate(charged.functions) if function.kind in wanted], np.int64)
     if not known or not numbers.size:
@@ -82,12 +104,16 @@ def of_kinds(
     mine = np.zeros(count, bool)
     mine[numbers] = True
     parts = _Chosen(charged.parts, mine)
-    busiest = np.zeros(count, np.int64)
-    if len(known) > 1:
-        busiest = np.argmax([charged_use(use, parts, count) for use in known], axis=0)
+    peak = float("nan") if peak_bytes is None else peak_bytes
+    busiest, used = np.zeros(count, np.int64), np.full(count, np.nan)
+    if len(known) > 1 or peak == peak:
+        carried = np.array([charged_use(use, parts, count) for use in known])
+        busiest, used = np.argmax(carried, axis=0), carried.max(axis=0)
+    moved = used * (peak / 1e9)
     values = np.array([mean_and_deviation(use, parts, count, hold) for use in known])
     mu, sigma = values[busiest, :, np.arange(count)].T
-    return {n: Measured(resource, float(mu[n]), float(sigma[n])) for n in numbers.tolist() if not np.isnan(mu[n])}
+    found = [n for n in numbers.tolist() if not np.isnan(mu[n])]
+    return {n: Measured(resource, float(mu[n]), float(sigma[n]), float(moved[n])) for n in found}
 
 
 class _Chosen:

@@ -45,7 +45,7 @@ class Exported:
                 failures=dict(given.failures),
                 windows=dict(given.windows),
                 dropped=1,
-                missing={"nic": "no speed"},
+                missing=dict.fromkeys(("nic", "sm_clock", "sm", "dram", "pcie", "nvlink"), "no agent"),
                 helper_cpu_seconds=2.0,
                 device={"gpu_uuid": "", "pci_bus_id": "", "k8s_pod": ""},
             )

@@ -1,0 +1,90 @@
+"""A captured window of the worker's own -> the same with what the node agent sampled meanwhile, where that is finer.
+
+Takes the capture, the status and the shared folder; runs in the helper. Composition only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from eroica_otel.hardware.gather import Gathered, LinkUse, Sought, gather
+from eroica_otel.hardware.interfaces import namespace
+from eroica_otel.model import Capture
+from eroica_otel.status import Status
+from eroica_otel.traces import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A capture with all that was sampled.
+
+    Attributes:
+        capture: The capture, with the finer samples of the link.
+        shares: Of other resources, as Gathered.shares.
+        missing: Resources that nobody could sample, with the reason.
+    """
+
+    capture: Capture
+    shares: Mapping[str, Samples]
+    missing: Mapping[str, str]
+
+
+def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
+    """Return the capture with what the agent of ``folder`` has sampled; "" = there is none to ask; never raises."""
+    links = (f"{status.link}@{namespace('self')}", status.link) if status.link else ()
+    sought = Sought(
+        start_ns=capture.start_ns,
+        end_ns=capture.end_ns,
+        gpus=status.gpus,
+        links=links,
+        thread=f"pid {status.pid} thread {capture.training_thread}",
+        on_gpu=capture.gpu,
+    )
+    found = gather(Path(folder), sought) if folder else Gathered()
+    missing = {**found.missing, **capture.missing}
+    if capture.cpu_ns.size > 1 or "cpu" in found.shares:
+        missing.pop("cpu", None)
+    link = next((use for use in found.links if _finer(capture, use) and is_same(capture, use, status.link)), None)
+    if link is not None:
+        capture = _with_link(capture, link)
+        if capture.nic_peak_bytes is not None:
+            missing.pop("nic", None)
+    return Sampled(capture, found.shares, missing)
+
+
+def _finer(capture: Capture, use: LinkUse) -> bool:
+    """Whether the agent has sampled the link more often than the worker itself (it samples fast when it is asked)."""
+    return _inside(capture, use.time_ns) > _inside(capture, capture.nic_ns)
+
+
+def _inside(capture: Capture, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
+    return int(np.count_nonzero((times >= capture.start_ns) & (times <= capture.end_ns)))
+
+
+def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
+    """Return whether the agent's link is the worker's.
+
+    A name with a namespace, or of an RDMA port, belongs to one link alone. An interface of the agent's own namespace
+    may be another one of the same name: it is the same where its counters lie between the worker's own at each time.
+    """
+    if use.device != name or "/" in name:
+        return True
+    if capture.nic_ns.size < 2:
+        return False
+    inner = (use.time_ns > capture.nic_ns[0]) & (use.time_ns < capture.nic_ns[-1])
+    if not inner.any():
+        return False
+    after = np.searchsorted(capture.nic_ns, use.time_ns[inner])
+    # Both took their time in the middle of a reading at best: one sample further at either side.
+    low, high = np.maximum(after - 2, 0), np.minimum(after + 1, capture.nic_ns.size - 1)
+    pairs = ((use.sent[inner], capture.nic_tx), (use.received[inner], capture.nic_rx))
+    return all(bool(np.all((theirs >= own[low]) & (theirs <= own[high]))) for theirs, own in pairs)
+
+
+def _with_link(capture: Capture, use: LinkUse) -> Capture:
+    peak = capture.nic_peak_bytes if capture.nic_peak_bytes or not use.peak_bytes > 0 else use.peak_bytes
+    return replace(capture, nic_ns=use.time_ns, nic_tx=use.sent, nic_rx=use.received, nic_peak_bytes=peak)

@@ -1,0 +1,49 @@
+"""Which columns of which of the agent's rings tell of a resource of this worker: a table, and what it finds in a ring.
+
+Names are those of docs/how-it-works.md on this worker's side, those of exporters/README.md on the agent's. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from eroica_otel.hardware.source import Resource
+
+
+class Way(NamedTuple):
+    """One way to know a resource: a family of the agent's, and its columns, of a link one for each direction."""
+
+    family: str
+    columns: tuple[str, ...]
+
+
+WAYS: Mapping[str, tuple[Way, ...]] = {
+    "sm_clock": (Way("nvml", ("sm_clock",)), Way("rocm", ("sm_clock",))),
+    "sm": (Way("nsys", ("sm",)), Way("gpm", ("sm",)), Way("dcgm", ("sm",))),
+    "dram": (Way("nsys", ("dram",)), Way("gpm", ("dram",)), Way("dcgm", ("dram",))),
+    "pcie": (Way("nvml", ("pcie_tx", "pcie_rx")), Way("gpm", ("gpm_pcie_tx", "gpm_pcie_rx"))),
+    "nvlink": (Way("nvml", ("nvlink_tx", "nvlink_rx")), Way("gpm", ("gpm_nvlink_tx", "gpm_nvlink_rx"))),
+    "cpu": (Way("process", ("cpu",)),),
+}
+"""The best way first: what is sampled most finely."""
+
+LINKS = (Way("net", ("nic_tx", "nic_rx")), Way("rdma", ("rdma_tx", "rdma_rx")))
+"""Of an interface, of an RDMA port."""
+
+BYTES: Mapping[str, float] = {"By": 1.0, "By/s": 1.0, "MiBy/s": float(1 << 20)}
+"""Bytes of the units in which the traffic of a link is told."""
+
+
+def columns_of(resources: Sequence[Resource], way: Way, device: str) -> list[int]:
+    """Return the places of a way's columns of one device, in its order; [] where one is not there or has no peak."""
+    places = {one.name: place for place, one in enumerate(resources) if one.device == device and one.peak > 0}
+    found = [places[name] for name in way.columns if name in places]
+    return found if len(found) == len(way.columns) else []
+
+
+def link_columns_of(resources: Sequence[Resource], way: Way, device: str) -> list[int]:
+    """Return the same of a link, whose peak may be unknown to the agent."""
+    places = {one.name: place for place, one in enumerate(resources) if one.device == device and one.counter}
+    found = [places[name] for name in way.columns if name in places]
+    return found if len(found) == len(way.columns) else []
