@@ -208,6 +208,21 @@ def test_a_clean_install_has_a_command_that_works(python: Path, tmp_path: Path) 
     assert run([command, "--help"], tmp_path).startswith("usage: eroica-otel ")
 
 
+def test_the_agents_install_brings_a_working_command_and_no_torch(wheel: Path, tmp_path: Path) -> None:
+    run([sys.executable, "-m", "venv", tmp_path / "venv"], tmp_path)
+    there = tmp_path / "venv" / "bin"
+    constraint = ROOT / "requirements-dev.lock"
+    pip: list[str | Path] = [there / "python", "-m", "pip"]
+    run([*pip, "install", "-q", "--no-compile", "-c", constraint, f"{wheel}[hardware]"], tmp_path)
+    listed = run([*pip, "list", "--format=freeze"], tmp_path)
+    names = {line.partition("==")[0].lower().replace("_", "-") for line in listed.split()}
+    assert {"eroica-otel", "nvidia-ml-py"} <= names
+    assert not {"torch", "triton", "grafana-client", "isal"} & names
+    assert run([there / "eroica-hardware", "--version"], tmp_path) == f"eroica-hardware {eroica_otel.__version__}\n"
+    found = run([there / "eroica-hardware", "check", "--dir", tmp_path / "shared"], tmp_path)
+    assert {line.split()[0] for line in found.splitlines()[1:9]} >= {"nvml", "gpm", "net", "pressure"}
+
+
 @pytest.mark.parametrize(
     "module", ["eroica_otel", "eroica_otel.auto", "eroica_otel.helper", "eroica_otel.job", "eroica_hardware"]
 )
