@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -78,13 +79,33 @@ def _reasons(row: Row) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for what, reason in sorted(row.missing.items()):
         by_reason.setdefault(one_line(reason), []).append(one_line(what))
-    for reason, things in list(by_reason.items())[:MOST_REASONS]:
-        named = ", ".join(things) if things != [row.source] else ""
-        yield _short(f"  {row.source:<9} {reason}{': ' if named else ''}{named}")
-    if len(by_reason) > MOST_REASONS:
-        yield f"  {row.source:<9} and {len(by_reason) - MOST_REASONS} more reasons"
     if not row.resources:
-        yield f"  {row.source:<9} it needs {catalog.CATALOG[row.source].looks_for}"
+        by_reason.setdefault(f"it needs {catalog.CATALOG[row.source].looks_for}", [row.source])
+    for reason, things in list(by_reason.items())[:MOST_REASONS]:
+        named = f": {_whose(row.devices, things)}" if things != [row.source] else ""
+        yield from textwrap.wrap(
+            f"{reason}{named}", WIDTH, initial_indent=f"  {row.source:<10}", subsequent_indent=" " * 14
+        )
+    if len(by_reason) > MOST_REASONS:
+        yield f"  {row.source:<10}and {len(by_reason) - MOST_REASONS} more reasons"
+
+
+def _whose(devices: tuple[str, ...], things: list[str]) -> str:
+    """Return things such as "GPU-a power" by name, with the devices or their number behind."""
+    by_name: dict[str, list[str]] = {}
+    for thing in things:
+        device = next((each for each in devices if thing.startswith(f"{each} ")), "")
+        by_name.setdefault(thing.removeprefix(f"{device} "), []).extend([device] if device else [])
+    by_devices: dict[tuple[str, ...], list[str]] = {}
+    for name, owners in by_name.items():
+        by_devices.setdefault(tuple(owners), []).append(name)
+    return "; ".join(f"{', '.join(names)}{_of(owners)}" for owners, names in by_devices.items())
+
+
+def _of(owners: tuple[str, ...]) -> str:
+    if not owners:
+        return ""
+    return f" of {owners[0]}" if len(owners) == 1 else f" of {len(owners)} devices"
 
 
 def _short(line: str) -> str:

@@ -43,7 +43,7 @@ def test_a_flag_wins_over_a_variable() -> None:
 
 def test_sources() -> None:
     assert options("--sources", "net,nvml").sources == ("nvml", "net")
-    assert options("--sources", "net,nvml").required == {"net", "nvml"}
+    assert options("--sources", "net,nvml").required == frozenset({"net", "nvml"})
     assert options("--skip", "nvml, gpm").sources == tuple(name for name in USUAL if name not in ("nvml", "gpm"))
     assert options("--dcgm", "http://a:9400/metrics").sources[3] == "dcgm"
 
@@ -53,7 +53,7 @@ def test_nowhere_to_listen() -> None:
 
 
 def test_users_by_name_and_number() -> None:
-    assert options("--users", f"{pwd.getpwuid(0).pw_name}, 1234").users == {0, 1234}
+    assert options("--users", f"{pwd.getpwuid(0).pw_name}, 1234").users == frozenset({0, 1234})
 
 
 @pytest.mark.parametrize(
