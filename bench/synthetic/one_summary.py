@@ -9,12 +9,16 @@ import json
 import resource
 import sys
 import time
+from contextlib import suppress
 
 BEGIN = time.perf_counter()
 
 import msgspec  # noqa: E402  the imports are timed
 import numpy as np  # noqa: E402
 import numpy.ma  # noqa: E402  np.unique imports it at its first call
+
+with suppress(ImportError):
+    import isal.igzip  # noqa: F401  the reader imports it at its first packed file
 
 from bench.synthetic.kineto import BASE_NS, ITERATIONS, WINDOW_NS  # noqa: E402
 from eroica_otel.export.budget import fit  # noqa: E402

@@ -44,8 +44,9 @@ _NOTHING = msgspec.Raw(b"")
 _NO_NUMBER = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _FINE = re.compile(rb'"ts"\s*:\s*[0-9]{13,}\.[0-9]*[1-9]')
 """Epoch microseconds with decimals, which a double does not hold."""
-_STACK = re.compile(rb'"Call stack"\s*:\s*"[^"]')
-"""A call stack that is not empty: torch of 2021 wrote the key on every operator, with stacks or without."""
+_STACK = re.compile(rb'Call stack"\s*:\s*"[^"]')
+"""A call stack that is not empty: torch of 2021 wrote the key on every operator, with stacks or without. A search for
+a letter that is rare is twice as fast as one that begins with a quote."""
 
 
 class _Event(msgspec.Struct, gc=False):
