@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
 
 from eroica_otel.hardware.pace import Clock, Pace
@@ -75,7 +76,9 @@ class _File:
 
     def __init__(self, columns: Sequence[tuple[int, Column]], clock: Clock) -> None:
         self.columns = columns
-        self._pace = Pace(max(column.interval_s for _, column in columns), clock)
+        self.pace = Pace(max(column.interval_s for _, column in columns), clock)
+        self.always = not any(column.interval_s for _, column in columns)
+        self._takes = [(place, column.take, column.resource.counter) for place, column in columns]
         self._file = -1
         self._last = [-math.inf] * len(columns)
         self.broken = False
@@ -89,39 +92,45 @@ class _File:
             os.close(self._file)
         self._file = -1
 
+    @property
+    def is_open(self) -> bool:
+        return self._file >= 0
+
     def read(self, values: list[float], missing: dict[str, str]) -> None:
         """Fill in this file's values; a value that is not there leaves NaN and its reason."""
-        if self._file < 0 or not self._pace.begin():
-            return
         try:
-            text = self._text()
+            text = os.pread(self._file, MOST_BYTES, 0)
+            if len(text) > SURELY_ALL:
+                text = self._rest(text)
         except OSError as error:
             self.fail(said(error), missing)
             return
-        finally:
-            self._pace.end()
         if self.broken:
             self._mend(missing)
-        for index, (place, column) in enumerate(self.columns):
+        last = self._last
+        for index, (place, take, counts) in enumerate(self._takes):
             try:
-                values[place] = self._forward(index, column, column.take(text))
-            except (ValueError, LookupError, OverflowError) as error:
-                self.broken = True
-                missing[key_of(column.resource)] = BACK if str(error) == BACK else "the file has another form"
+                value = take(text)
+            except (ValueError, LookupError, OverflowError):
+                self._odd(index, "the file has another form", missing)
+                continue
+            if counts:
+                before, last[index] = last[index], value
+                if value < before:  # it wrapped, or its device began anew
+                    self._odd(index, BACK, missing)
+                    continue
+            values[place] = value
 
-    def _text(self) -> bytes:
-        text = part = os.pread(self._file, MOST_BYTES, 0)
+    def _rest(self, text: bytes) -> bytes:
+        part = text
         while len(part) > SURELY_ALL:
             part = os.pread(self._file, MOST_BYTES, len(text))
             text += part
         return text
 
-    def _forward(self, index: int, column: Column, value: float) -> float:
-        """Return the value; raises ValueError for a counter that went back: it wrapped, or its device began anew."""
-        last, self._last[index] = self._last[index], value
-        if column.resource.counter and value < last:
-            raise ValueError(BACK)
-        return value
+    def _odd(self, index: int, reason: str, missing: dict[str, str]) -> None:
+        self.broken = True
+        missing[key_of(self.columns[index][1].resource)] = reason
 
     def fail(self, reason: str, missing: dict[str, str]) -> None:
         self.broken = True
@@ -144,6 +153,10 @@ class FileSource(ABC):
         self.missing: dict[str, str] = {}
         self._clock = clock
         self._files: list[_File] = []
+        self._always: list[_File] = []
+        self._paced: list[tuple[float, int, _File]] = []
+        self._seen = -math.inf
+        self._blank: list[float] = []
 
     @abstractmethod
     def columns(self) -> Iterable[Column]:
@@ -169,15 +182,37 @@ class FileSource(ABC):
             self._files.append(file)
             found += [column.resource for column in columns]
         self.resources = tuple(found)
+        self._blank = [math.nan] * len(found)
+        self._always = [file for file in self._files if file.is_open and file.always]
+        self._begin_anew([file for file in self._files if file.is_open and not file.always])
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
-        values = [math.nan] * len(self.resources)
-        for file in self._files:
+        values = self._blank.copy()
+        for file in self._always:
             file.read(values, self.missing)
+        if self._paced:
+            self._read_paced(values, self._clock())
         return values
+
+    def _read_paced(self, values: list[float], now: float) -> None:
+        """Read the files that are due; the clock is asked once for all that are not."""
+        if now < self._seen:  # a clock that went back would make all wait
+            self._begin_anew([file for _, _, file in self._paced])
+        self._seen = now
+        due = []
+        while self._paced and self._paced[0][0] <= now:
+            due.append(heappop(self._paced))
+        for _, number, file in due:
+            file.pace.start(now)
+            file.read(values, self.missing)
+            file.pace.end()
+            heappush(self._paced, (file.pace.due, number, file))
+
+    def _begin_anew(self, files: Sequence[_File]) -> None:
+        self._paced = [(-math.inf, number, file) for number, file in enumerate(files)]
 
     def close(self) -> None:
         for file in self._files:
             file.close()
-        self._files, self.resources = [], ()
+        self._files, self._always, self._paced, self._blank, self.resources = [], [], [], [], ()

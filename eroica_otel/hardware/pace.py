@@ -28,14 +28,15 @@ class Pace:
         """Return whether a reading is due, and take it as begun; a clock that went back makes it due."""
         if not self._interval:
             return True
-        return self.begin_at(self._clock())
-
-    def begin_at(self, now: float) -> bool:
-        """Do what ``begin`` does for a caller that has looked at the clock for many readings."""
+        now = self._clock()
         if 0 <= now - self._began < self._wait:
             return False
-        self._began, self._wait = now, self._interval
+        self.start(now)
         return True
+
+    def start(self, now: float) -> None:
+        """Take a reading as begun ``now``, for a caller that has compared ``due`` itself."""
+        self._began, self._wait = now, self._interval
 
     def end(self) -> None:
         """Say that the reading is done: at a tenth of the time, one of 10 ms leads to at most ten a second."""

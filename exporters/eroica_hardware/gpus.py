@@ -12,6 +12,8 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Any, Protocol
 
 from eroica_otel.hardware.columns import BACK, key_of
@@ -72,7 +74,10 @@ class GpuSource(ABC):
         self._nvml = nvml
         self._ready = False
         self._parts: list[Part] = []
-        self._due: list[float] = []
+        self._due: list[tuple[float, int]] = []
+        self._places: list[int] = [0]
+        self._blank: list[float] = []
+        self._counters: list[list[tuple[int, Resource]]] = []
         self._last: list[list[float]] = []
         self._seen = -math.inf
         self._failing: set[int] = set()
@@ -97,19 +102,33 @@ class GpuSource(ABC):
             for index in range(count):
                 self._parts += self._of_gpu(nvml, index)
         self.resources = tuple(resource for part in self._parts for resource in part.resources)
-        self._due = [-math.inf] * len(self._parts)
-        self._last = [[-math.inf] * len(part.resources) for part in self._parts]
+        sizes = [len(part.resources) for part in self._parts]
+        self._places = [0, *accumulate(sizes)]
+        self._blank = [math.nan] * self._places[-1]
+        self._due = [(-math.inf, index) for index in range(len(sizes))]
+        self._counters = [
+            [(place, resource) for place, resource in enumerate(part.resources) if resource.counter]
+            for part in self._parts
+        ]
+        self._last = [[-math.inf] * size for size in sizes]
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
-        values: list[float] = []
+        values = self._blank.copy()
         now = self._clock()
         if now < self._seen:  # a clock that went back would make all wait
-            self._due = [-math.inf] * len(self._parts)
+            self._due = [(-math.inf, index) for _, index in sorted(self._due)]
         self._seen = now
-        for index, (part, due) in enumerate(zip(self._parts, self._due, strict=True)):
-            got = self._ask(index, part, now) if now >= due else []
-            values += got or [math.nan] * len(part.resources)
+        due = []
+        while self._due and self._due[0][0] <= now:
+            due.append(heappop(self._due)[1])
+        for index in due:
+            part, place = self._parts[index], self._places[index]
+            if not self._ready or part.gpu in self._lost:
+                continue  # none of its calls is made until the next look
+            got = self._ask(index, part, now)
+            values[place : place + len(got)] = got
+            heappush(self._due, (part.pace.due, index))
         return values
 
     def close(self) -> None:
@@ -134,7 +153,7 @@ class GpuSource(ABC):
                     part.close()
                 except failures(self._nvml):
                     continue
-        self._parts, self._due, self._last = [], [], []
+        self._parts, self._due, self._blank = [], [], []
         self._failing.clear()
         self._lost.clear()
 
@@ -179,23 +198,22 @@ class GpuSource(ABC):
             return []
 
     def _ask(self, index: int, part: Part, now: float) -> list[float]:
-        """Return the values, [] where the call failed or is none to make."""
-        if not self._ready or part.gpu in self._lost:
-            return []
-        part.pace.begin_at(now)
+        """Return the values, [] where the call failed."""
+        part.pace.start(now)
         try:
-            got = part.read()
+            got = list(part.read())
         except failures(self._nvml) as error:
             self._failed(index, part, error)
             return []
         finally:
             part.pace.end()
-            self._due[index] = part.pace.due
         if index in self._failing:
             self._failing.discard(index)
             for resource in part.resources:
                 self.missing.pop(key_of(resource), None)
-        return [self._checked(index, place, *pair) for place, pair in enumerate(zip(part.resources, got, strict=True))]
+        for place, resource in self._counters[index]:
+            got[place] = self._forward(index, place, resource, got[place])
+        return got
 
     def _failed(self, index: int, part: Part, error: BaseException) -> None:
         code, reason = code_of(error), str(error).lower()
@@ -214,11 +232,12 @@ class GpuSource(ABC):
         if code_of(error) in WITHOUT_DRIVER:
             self._shut_down()
 
-    def _checked(self, index: int, place: int, resource: Resource, value: float) -> float:
-        """Return the value; NaN for one that is none, and for a counter that went back as the driver began anew."""
-        if not resource.counter or math.isnan(value):
+    def _forward(self, index: int, place: int, resource: Resource, value: float) -> float:
+        """Return the value of a counter; NaN where it went back, as the driver began anew."""
+        last = self._last[index][place]
+        if math.isnan(value):
             return value
-        last, self._last[index][place] = self._last[index][place], value
+        self._last[index][place] = value
         if value >= last:
             return value
         self._failing.add(index)

@@ -21,6 +21,7 @@ class _Asked:
     def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call, pace: Pace) -> None:
         self.gpu = gpu
         self._nvml, self._handle, self._call = nvml, handle, call
+        self._ask = call.bound(nvml, handle)
         self.pace = pace
         peaks = self._peaks()
         self.resources = tuple(
@@ -28,7 +29,7 @@ class _Asked:
         )
 
     def read(self) -> list[float]:
-        return [float(value) for value in self._call.values(self._nvml, self._handle)]
+        return [float(value) for value in self._ask()]
 
     def close(self) -> None:
         """Nothing is lent."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from eroica_hardware.gpus import Handle, Nvml, failures
+from eroica_hardware.nvmlfields import Fields, field, fields
 
 Values = Callable[[Nvml, Handle], Sequence[float]]
 
-# The clock of the SMs and the links tell how a step went; a GPU renews power and utilisation a few times a second.
-FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.001, 0.005, 0.1, 1.0, 10.0
+# The clock of the SMs and the links tell how a step went; a GPU renews power and utilisation a few times a second. The
+# first three are less than the distance of readings (1, 5 and 100 ms), so that one that comes a little early is due.
+FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.0005, 0.0045, 0.095, 1.0, 10.0
 CLOCK_SM, CLOCK_MEM = 1, 2
 RETIRED_SBE, RETIRED_DBE = 0, 1
 CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
@@ -27,7 +30,6 @@ FIELD_NVLINK_TX, FIELD_NVLINK_RX = 138, 139
 FIELD_NVLINK_SPEED, FIELD_NVLINK_COMMON_SPEED, FIELD_NVLINK_COUNT = 164, 90, 91
 FIELD_PCIE_TX, FIELD_PCIE_RX = 197, 198
 ALL_LINKS = 0xFFFFFFFF
-VALUE_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 KIB = 1024
 # Bytes per second and lane in one direction, generations 1 to 6 (PCI Express base specification: 2.5 and 5 GT/s carry
 # 8 bits in 10, 8 to 32 GT/s 128 in 130, 64 GT/s 242 bytes in 256).
@@ -57,25 +59,16 @@ class Call:
     interval_s: float
     counter: bool = False
 
+    def bound(self, nvml: Nvml, handle: Handle) -> Callable[[], Sequence[float]]:
+        """Return what makes the call of one GPU, again and again; it raises what ``failures`` holds."""
+        if isinstance(self.values, Fields):
+            return self.values.bound(nvml, handle)
+        return partial(self.values, nvml, handle)
+
 
 def unknown(nvml: Nvml, handle: Handle) -> list[float]:
     """Return the peaks of what has none."""
     return [math.nan]
-
-
-def fields(nvml: Nvml, handle: Handle, *wanted: tuple[int, int]) -> list[float]:
-    """Return the values of (field, scope) pairs by one call; raises what ``failures`` holds, also for one of them."""
-    values = []
-    for answer in nvml.nvmlDeviceGetFieldValues(handle, list(wanted)):
-        if answer.nvmlReturn:
-            raise nvml.NVMLError(answer.nvmlReturn)
-        values.append(float(getattr(answer.value, VALUE_TYPES[answer.valueType])))
-    return values
-
-
-def field(nvml: Nvml, handle: Handle, number: int) -> float:
-    """Return one field value; raises what ``failures`` holds."""
-    return fields(nvml, handle, (number, 0))[0]
 
 
 def pcie_peak(nvml: Nvml, handle: Handle) -> float:
@@ -140,10 +133,6 @@ def _retired(nvml: Nvml, handle: Handle) -> list[float]:
     return [len(nvml.nvmlDeviceGetRetiredPages(handle, cause)) for cause in (RETIRED_SBE, RETIRED_DBE)]
 
 
-def _fields(unit: int, scope: int, *numbers: int) -> Values:
-    return lambda nvml, handle: [value * unit for value in fields(nvml, handle, *((each, scope) for each in numbers))]
-
-
 def _pcie_rates(nvml: Nvml, handle: Handle) -> list[float]:
     """Return bytes per second; each of the two calls watches the bus for 20 ms (NVML API reference)."""
     return [nvml.nvmlDeviceGetPcieThroughput(handle, way) * 1e3 for way in (PCIE_TX, PCIE_RX)]
@@ -186,7 +175,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
             SELDOM_S,
         ),
     ),
-    (Call(("mem_temperature",), "Cel", _fields(1, 0, FIELD_MEM_TEMPERATURE), unknown, SELDOM_S),),
+    (Call(("mem_temperature",), "Cel", Fields(1, 0, (FIELD_MEM_TEMPERATURE,)), unknown, SELDOM_S),),
     (
         Call(
             tuple(f"throttle_{name}" for name in THROTTLES),
@@ -200,7 +189,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
         Call(
             ("pcie_tx", "pcie_rx"),
             "By",
-            _fields(1, 0, FIELD_PCIE_TX, FIELD_PCIE_RX),
+            Fields(1, 0, (FIELD_PCIE_TX, FIELD_PCIE_RX)),
             _same(pcie_peak),
             LINK_S,
             counter=True,
@@ -211,7 +200,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
         Call(
             ("nvlink_tx", "nvlink_rx"),
             "By",
-            _fields(KIB, ALL_LINKS, FIELD_NVLINK_TX, FIELD_NVLINK_RX),
+            Fields(KIB, ALL_LINKS, (FIELD_NVLINK_TX, FIELD_NVLINK_RX)),
             _same(nvlink_peak),
             LINK_S,
             counter=True,
