@@ -1,4 +1,4 @@
-"""Every PromQL example of docs/hardware.md in a real Prometheus, on pages that other exporters gave.
+"""Every PromQL example of docs/hardware.md and docs/runbook.md in a real Prometheus, on pages of other exporters.
 
 The job llm-7b has ranks 0 and 1 on host-0 and 2 and 3 on host-1; rank 2 is the culprit. vit has one rank on each node,
 talks by Ethernet and knows nothing of its GPUs. Both nodes serve the same recorded pages, changed where it is said.
@@ -85,6 +85,7 @@ ANSWERS: dict[str, Answer] = {
     # 10 GB/s over 18 links of 26.562 GB/s; 1.25 GB/s over a port of 100 Gbit/s.
     "How much of its NVLinks does the GPU of each rank use to send?": llm(r2=10 / (18 * 26.562), r3=0),
     "How much of its adapter does each rank's node use to send?": llm(r2=0.1, r3=0.1),
+    "Which GPU, pod and node does the culprit of a hardware fault run on?": llm(r2=1),
     "Which ranks run on a node without an agent?": llm(r0=1, r1=1) | vit(r0=1),
 }
 
@@ -118,7 +119,7 @@ def workers() -> Iterator[Page]:
 
 
 def localizer() -> Page:
-    found = finding(ranks=(2,), hosts=("host-1",), cause="gpu_throttled")
+    found = finding(ranks=(2,), hosts=("host-1",), cause="gpu_throttled", domain="hardware")
     opened = OpenFinding(found, 1, "degraded", (identity(2),), 3, "other")
     points = job_points(JobStatus("llm-7b", "vision", 4, (opened,), report()))
     return Page(page_of(points), {"job": "eroica", "instance": "localizer:9465"})
