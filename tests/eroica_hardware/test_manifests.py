@@ -5,17 +5,24 @@ from __future__ import annotations
 import copy
 import re
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eroica_otel
+from eroica_hardware import check
+from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.options import OPTIONS, Options, resolve
 from eroica_otel import identity
 from eroica_otel.config import HARDWARE_DIRECTORY, WorkerConfig
+from eroica_otel.hardware.rdma import RdmaSource
+from factories_hardware import Tree
+from factories_nvml import Gpu, Recorded
 from manifests import FOLDER, NODE, ROOT, containers, documents, environment, pod, ports, validate
 
 AGENTS = (("daemonset", "agent"), ("sidecar", "hardware"))
+RDMA_DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 OURS = (*AGENTS, ("daemonset", "folder"))
 
 
@@ -126,6 +133,28 @@ def test_agent_and_worker_of_a_pod_meet_in_a_folder_that_the_agent_makes() -> No
     (beside,) = pod("sidecar")["spec"]["initContainers"]
     assert beside["restartPolicy"] == "Always"
     assert "livenessProbe" not in beside
+
+
+def test_the_rings_of_a_large_node_have_room_in_the_volume_and_in_the_agents_memory(tmp_path: Path) -> None:
+    """8 GPUs and 8 ports; while a ring is made anew it is there twice."""
+    gpus = [Gpu("h200", f"GPU-{number}") for number in range(8)]
+    for gpu in gpus:
+        gpu.fields = {197: 0, 198: 0, 138: 0, 139: 0}
+    nvml = NvmlSource(Recorded(*gpus))
+    tree = Tree(tmp_path)
+    counted = {f"counters/{name}": 0 for name in RDMA_DATA} | {f"hw_counters/{number}": 0 for number in range(40)}
+    for number in range(8):
+        tree.port(f"mlx5_{number}", files=counted)
+    sizes = [
+        check.ring_bytes(check.look(source.family, source, lambda _: None)) for source in (nvml, RdmaSource(tree.sys))
+    ]
+    room = 256 << 20
+    assert sum(sizes) + max(sizes) < room
+    assert pod("sidecar")["spec"]["volumes"] == [
+        {"name": "hardware", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}
+    ]
+    for file, name in AGENTS:
+        assert containers(pod(file))[name]["resources"]["limits"]["memory"] == "512Mi"
 
 
 def test_the_worker_of_the_pod_takes_its_options_and_the_name_of_the_node() -> None:
