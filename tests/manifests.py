@@ -14,7 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "exporters" / "kubernetes"
 SCHEMAS = ("core.json.gz", "podmonitor.json.gz")
-NODE = "node-7"
+NODE, POD = "node-7", "training"
 
 
 def documents() -> dict[str, dict[str, Any]]:
@@ -56,7 +56,7 @@ def containers(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def environment(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables as the process sees them on the node NODE; $(NAME) stands for what comes before it."""
+    """Return the variables as the process sees them in POD on NODE; $(NAME) stands for what comes before it."""
     found: dict[str, str] = {}
     for each in container.get("env", ()):
         value = each["value"] if "value" in each else _told(each["valueFrom"])
@@ -67,8 +67,7 @@ def environment(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _told(source: Mapping[str, Any]) -> str:
-    assert source == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    return NODE
+    return {"spec.nodeName": NODE, "metadata.name": POD}[source["fieldRef"]["fieldPath"]]
 
 
 def ports(given: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

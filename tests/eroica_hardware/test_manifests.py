@@ -19,7 +19,7 @@ from eroica_otel.config import HARDWARE_DIRECTORY, WorkerConfig
 from eroica_otel.hardware.rdma import RdmaSource
 from factories_hardware import Tree
 from factories_nvml import Gpu, Recorded
-from manifests import FOLDER, NODE, ROOT, containers, documents, environment, pod, ports, validate
+from manifests import FOLDER, NODE, POD, ROOT, containers, documents, environment, pod, ports, validate
 
 AGENTS = (("daemonset", "agent"), ("sidecar", "hardware"))
 RDMA_DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
@@ -163,6 +163,7 @@ def test_the_worker_of_the_pod_takes_its_options_and_the_name_of_the_node() -> N
     assert config.problems == ()
     assert config.pull == "node"
     assert identity.resolve(config, given, ["train.py"]).host == NODE
+    assert identity.pod_of(given) == POD
 
 
 @pytest.mark.parametrize(("file", "name"), AGENTS)
