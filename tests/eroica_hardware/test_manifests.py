@@ -12,6 +12,7 @@ import pytest
 
 import eroica_otel
 from eroica_hardware import check
+from eroica_hardware.catalog import FAMILIES
 from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.options import OPTIONS, Options, resolve
 from eroica_otel import identity
@@ -220,6 +221,16 @@ def test_what_is_run_is_a_command_of_ours_in_the_image_of_this_version() -> None
         assert container["image"] == image
         assert container["command"][0] in ({"chown"} if name == "folder" else scripts)
     assert containers(pod("sidecar"))["train"]["command"][0] in scripts
+
+
+def test_the_page_says_of_each_source_what_it_reads_and_what_it_needs() -> None:
+    page = (ROOT / "docs" / "hardware.md").read_text("utf-8")
+    for title in ("What the agent samples", "What it needs"):
+        section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        named = [
+            name for row in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+        ]
+        assert sorted(named) == sorted(FAMILIES), title
 
 
 def test_the_image_holds_the_agent_and_no_root() -> None:
