@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from eroica_hardware.gpus import GpuSource, Handle, Nvml, Part, failures
 from eroica_hardware.nvmlcalls import nvlink_peak, pcie_peak
-from eroica_otel.hardware.pace import Pace
 from eroica_otel.hardware.source import Resource
 
 INTERVAL_S = 0.11
@@ -26,10 +25,10 @@ NVLINK = {"gpm_nvlink_rx": 60, "gpm_nvlink_tx": 61}
 class _Gpm:
     """The two samples of one GPU, of which the older is filled anew at each reading."""
 
-    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, pace: Pace) -> None:
+    def __init__(self, nvml: Nvml, gpu: str, handle: Handle) -> None:
         self.gpu = gpu
         self._nvml, self._handle = nvml, handle
-        self.pace = pace
+        self.kind, self.interval_s = "gpm", INTERVAL_S
         self._metrics = (*SHARES.values(), *PCIE.values(), *NVLINK.values())
         peaks = (_known(nvml, pcie_peak, handle) / MIB, _known(nvml, nvlink_peak, handle) / MIB)
         self.resources = (
@@ -84,7 +83,7 @@ class GpmSource(GpuSource):
         elif not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             self.missing[gpu] = "this GPU has no GPM metrics, which come with Hopper"
         else:
-            yield _Gpm(nvml, gpu, handle, self.pace(INTERVAL_S))
+            yield _Gpm(nvml, gpu, handle)
 
     def _is_cut(self, nvml: Nvml, handle: Handle) -> bool:
         try:

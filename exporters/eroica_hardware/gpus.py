@@ -13,11 +13,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import accumulate
 from typing import Any, Protocol
 
 from eroica_otel.hardware.columns import BACK, key_of
-from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock, Pace
+from eroica_otel.hardware.pace import Clock, Pace
 from eroica_otel.hardware.source import Resource
 
 # The library has no types, and tests give an object that answers as recorded.
@@ -47,18 +46,29 @@ class Part(Protocol):
     Attributes:
         gpu: UUID of the GPU.
         resources: What ``read`` gives, in its order.
-        pace: When ``read`` is due.
+        kind: The call; those of all GPUs are made one after the other.
+        interval_s: The least time between two.
     """
 
     gpu: str
     resources: tuple[Resource, ...]
-    pace: Pace
+    kind: str
+    interval_s: float
 
     def read(self) -> Sequence[float]:
         """Return the raw values; raises what ``failures`` holds."""
 
     def close(self) -> None:
         """Give back what the library lent."""
+
+
+class Asked:
+    """A part and where its values belong in a reading."""
+
+    def __init__(self, part: Part, place: int) -> None:
+        self.part, self.place, self.end = part, place, place + len(part.resources)
+        self.failing = False
+        self.counters = [(place, resource) for place, resource in enumerate(part.resources, place) if resource.counter]
 
 
 class GpuSource(ABC):
@@ -70,26 +80,20 @@ class GpuSource(ABC):
         """``nvml`` is pynvml or an object with its calls; None imports pynvml at the first look."""
         self.resources: tuple[Resource, ...] = ()
         self.missing: dict[str, str] = {}
-        self._clock, self._most = clock, MOST_OF_THE_TIME
+        self._clock = clock
         self._nvml = nvml
         self._ready = False
-        self._parts: list[Part] = []
+        self._asked: list[Asked] = []
+        self._kinds: list[tuple[Pace, list[Asked]]] = []
         self._due: list[tuple[float, int]] = []
-        self._places: list[int] = [0]
         self._blank: list[float] = []
-        self._counters: list[list[tuple[int, Resource]]] = []
-        self._last: list[list[float]] = []
+        self._last: list[float] = []
         self._seen = -math.inf
-        self._failing: set[int] = set()
         self._lost: set[str] = set()
 
     @abstractmethod
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterable[Part]:
         """Return what one GPU can tell, and say in ``missing`` what it cannot; raises what ``failures`` holds."""
-
-    def pace(self, interval_s: float) -> Pace:
-        """Return the pace of one call of one GPU: all GPUs share the time that a call may take."""
-        return Pace(interval_s, self._clock, self._most)
 
     def look(self) -> None:
         """Find the GPUs anew, where the driver went away also the driver; never raises."""
@@ -97,39 +101,39 @@ class GpuSource(ABC):
         self.missing = {}
         nvml = self._start()
         if nvml is not None:
-            count = self._count(nvml)
-            self._most = MOST_OF_THE_TIME / max(1, count)
-            for index in range(count):
-                self._parts += self._of_gpu(nvml, index)
-        self.resources = tuple(resource for part in self._parts for resource in part.resources)
-        sizes = [len(part.resources) for part in self._parts]
-        self._places = [0, *accumulate(sizes)]
-        self._blank = [math.nan] * self._places[-1]
-        self._due = [(-math.inf, index) for index in range(len(sizes))]
-        self._counters = [
-            [(place, resource) for place, resource in enumerate(part.resources) if resource.counter]
-            for part in self._parts
-        ]
-        self._last = [[-math.inf] * size for size in sizes]
+            for index in range(self._count(nvml)):
+                for part in self._of_gpu(nvml, index):
+                    self._asked.append(Asked(part, self._asked[-1].end if self._asked else 0))
+        self.resources = tuple(resource for asked in self._asked for resource in asked.part.resources)
+        self._blank = [math.nan] * len(self.resources)
+        self._last = [-math.inf] * len(self.resources)
+        kinds: dict[tuple[str, float], list[Asked]] = {}
+        for asked in self._asked:
+            kinds.setdefault((asked.part.kind, asked.part.interval_s), []).append(asked)
+        self._kinds = [(Pace(interval, self._clock), calls) for (_, interval), calls in kinds.items()]
+        self._all_due()
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
         values = self._blank.copy()
         now = self._clock()
         if now < self._seen:  # a clock that went back would make all wait
-            self._due = [(-math.inf, index) for _, index in sorted(self._due)]
+            self._all_due()
         self._seen = now
         due = []
         while self._due and self._due[0][0] <= now:
             due.append(heappop(self._due)[1])
         for index in due:
-            part, place = self._parts[index], self._places[index]
-            if not self._ready or part.gpu in self._lost:
-                continue  # none of its calls is made until the next look
-            got = self._ask(index, part, now)
-            values[place : place + len(got)] = got
-            heappush(self._due, (part.pace.due, index))
+            pace, calls = self._kinds[index]
+            pace.start(now)
+            for asked in calls:
+                self._ask(asked, values)
+            pace.end()  # all GPUs share the time that a kind of call may take
+            heappush(self._due, (pace.due, index))
         return values
+
+    def _all_due(self) -> None:
+        self._due = [(-math.inf, index) for index in range(len(self._kinds))]
 
     def close(self) -> None:
         """Give back what the library lent, and the library; never raises."""
@@ -148,13 +152,12 @@ class GpuSource(ABC):
 
     def _forget(self) -> None:
         if self._nvml is not None:
-            for part in self._parts:
+            for asked in self._asked:
                 try:
-                    part.close()
+                    asked.part.close()
                 except failures(self._nvml):
                     continue
-        self._parts, self._due, self._blank = [], [], []
-        self._failing.clear()
+        self._asked, self._kinds, self._due, self._blank = [], [], [], []
         self._lost.clear()
 
     def _start(self) -> Nvml | None:
@@ -197,49 +200,41 @@ class GpuSource(ABC):
                 self._without(error)
             return []
 
-    def _ask(self, index: int, part: Part, now: float) -> list[float]:
-        """Return the values, [] where the call failed."""
-        part.pace.start(now)
+    def _ask(self, asked: Asked, values: list[float]) -> None:
+        """Fill in what one call gives; without driver or GPU none is made until the next look."""
+        if not self._ready or asked.part.gpu in self._lost:
+            return
         try:
-            got = list(part.read())
+            values[asked.place : asked.end] = asked.part.read()
         except failures(self._nvml) as error:
-            self._failed(index, part, error)
-            return []
-        finally:
-            part.pace.end()
-        if index in self._failing:
-            self._failing.discard(index)
-            for resource in part.resources:
+            self._failed(asked, error)
+            return
+        if asked.failing:
+            asked.failing = False
+            for resource in asked.part.resources:
                 self.missing.pop(key_of(resource), None)
-        for place, resource in self._counters[index]:
-            got[place] = self._forward(index, place, resource, got[place])
-        return got
+        last = self._last
+        for place, resource in asked.counters:
+            value = values[place]
+            if value < last[place]:  # the driver began anew
+                values[place] = math.nan
+                asked.failing = True
+                self.missing[key_of(resource)] = BACK
+            last[place] = value
 
-    def _failed(self, index: int, part: Part, error: BaseException) -> None:
+    def _failed(self, asked: Asked, error: BaseException) -> None:
         code, reason = code_of(error), str(error).lower()
         if code in WITHOUT_DRIVER:
             self._without(error)
         elif code in WITHOUT_GPU:
-            self._lost.add(part.gpu)
-            self.missing[part.gpu] = reason
+            self._lost.add(asked.part.gpu)
+            self.missing[asked.part.gpu] = reason
         else:
-            self._failing.add(index)
-            self.missing |= dict.fromkeys(map(key_of, part.resources), reason)
+            asked.failing = True
+            self.missing |= dict.fromkeys(map(key_of, asked.part.resources), reason)
 
     def _without(self, error: BaseException) -> None:
         """The driver is gone or was reset: the next look initialises the library again."""
         self.missing[self.family] = str(error).lower()
         if code_of(error) in WITHOUT_DRIVER:
             self._shut_down()
-
-    def _forward(self, index: int, place: int, resource: Resource, value: float) -> float:
-        """Return the value of a counter; NaN where it went back, as the driver began anew."""
-        last = self._last[index][place]
-        if math.isnan(value):
-            return value
-        self._last[index][place] = value
-        if value >= last:
-            return value
-        self._failing.add(index)
-        self.missing[key_of(resource)] = BACK
-        return math.nan

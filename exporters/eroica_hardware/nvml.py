@@ -11,18 +11,16 @@ from collections.abc import Iterator, Sequence
 
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
 from eroica_hardware.nvmlcalls import CALLS, Call
-from eroica_otel.hardware.pace import Pace
 from eroica_otel.hardware.source import Resource
 
 
 class _Asked:
     """One call of one GPU."""
 
-    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call, pace: Pace) -> None:
-        self.gpu = gpu
+    def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call) -> None:
+        self.gpu, self.kind, self.interval_s = gpu, call.names[0], call.interval_s
         self._nvml, self._handle, self._call = nvml, handle, call
         self._ask = call.bound(nvml, handle)
-        self.pace = pace
         peaks = self._peaks()
         self.resources = tuple(
             Resource(name, gpu, call.unit, peak, call.counter) for name, peak in zip(call.names, peaks, strict=True)
@@ -59,7 +57,7 @@ class NvmlSource(GpuSource):
         reason = ""
         for call in row:
             try:
-                part = _Asked(nvml, gpu, handle, call, self.pace(call.interval_s))
+                part = _Asked(nvml, gpu, handle, call)
                 part.read()
             except failures(nvml) as error:
                 if code_of(error) in WITHOUT_DRIVER | WITHOUT_GPU:
