@@ -64,17 +64,10 @@ class Sampler:
         now = self._clock()
         self.deadlines.tick(now)
         fast = self._in_window(now)
-        self._doing = "source"
-        try:
-            if now >= self._resume:
-                self._sample(now, fast)
-            self._doing = "ring"
-            now = self._clock()
-            self.ring.alive(now)
-        except Exception:  # a driver's library raises what it likes, and the other resources are still wanted
-            LOG.log(
-                self._failed(), "source %s: %s failed, again in 10 s", self.source.family, self._doing, exc_info=True
-            )
+        if now >= self._resume:
+            self._guarded("source", self._sample, now, fast)
+        now = self._clock()
+        self._guarded("ring", self.ring.alive, now)
         self.deadlines.change(self._hertz(fast), now)
 
     def _hertz(self, fast: bool) -> float:
@@ -109,11 +102,17 @@ class Sampler:
         self.ring.append((began + ended) // 2, values)
         self.samples += 1
 
-    def _failed(self) -> int:
-        """Count what went wrong, rest, and look anew then; return the level for the log, which tells it once."""
-        self.failures[self._doing] += 1
-        self._resume, self._looked = self._clock() + RETRY_NS, None
-        return logging.WARNING if self.failures[self._doing] == 1 else logging.DEBUG
+    def _guarded(self, doing: str, call: Callable[..., None], *arguments: object) -> None:
+        """Run ``call``; what it raises is counted, the first time logged, and followed by a rest and a new look."""
+        self._doing = doing
+        try:
+            call(*arguments)
+        except Exception:  # a driver's library raises what it likes, and the other resources are still wanted
+            what = self._doing
+            self.failures[what] += 1
+            self._resume, self._looked = self._clock() + RETRY_NS, None
+            level = logging.WARNING if self.failures[what] == 1 else logging.DEBUG
+            LOG.log(level, "source %s: %s failed, again in 10 s", self.source.family, what, exc_info=True)
 
 
 def run(
