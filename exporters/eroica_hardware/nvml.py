@@ -7,10 +7,12 @@ into instances (MIG) has no utilisation of its own: that is missing, the rest is
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
-from eroica_hardware.nvmlcalls import CALLS, Call
+from eroica_hardware.nvmlcalls import CALLS, LINK_S, Call
+from eroica_otel.hardware.pace import Clock
 from eroica_otel.hardware.source import Resource
 
 
@@ -42,20 +44,36 @@ class _Asked:
 
 
 class NvmlSource(GpuSource):
-    """What NVML tells without privilege and without the lock of the profilers."""
+    """What NVML tells without privilege and without the lock of the profilers.
+
+    ``quick`` chooses calls, as two sources hold up each other less than one and write shorter rows: True for those that
+    may be made up to a thousand times a second (clock of the SMs, links), family "nvml"; False for the others, which a
+    GPU renews ten times a second or seldom and which may take long, family "nvml_state"; None for all.
+    """
 
     family = "nvml"
+
+    def __init__(self, nvml: Nvml | None = None, clock: Clock = time.monotonic, quick: bool | None = None) -> None:
+        super().__init__(nvml, clock)
+        self._quick = quick
+        if quick is False:
+            self.family = "nvml_state"
 
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterator[Part]:
         for row in CALLS:
             part = self._first(nvml, gpu, handle, row)
-            if part is not None:
+            if part is not None and self._is_mine(part.interval_s):
                 yield part
+
+    def _is_mine(self, interval_s: float) -> bool:
+        return self._quick is None or self._quick == (interval_s <= LINK_S)
 
     def _first(self, nvml: Nvml, gpu: str, handle: Handle, row: Sequence[Call]) -> Part | None:
         """Return the first call that the GPU answers; None with the reason in ``missing``."""
         reason = ""
-        for call in row:
+        if not any(self._is_mine(call.interval_s) for call in row):
+            return None
+        for call in row if self._quick is not True else row[:1]:
             try:
                 part = _Asked(nvml, gpu, handle, call)
                 part.read()
@@ -65,5 +83,6 @@ class NvmlSource(GpuSource):
                 reason = reason or str(error).lower()
                 continue
             return part
-        self.missing |= dict.fromkeys((f"{gpu} {name}" for name in row[0].names), reason)
+        if self._is_mine(row[-1].interval_s):
+            self.missing |= dict.fromkeys((f"{gpu} {name}" for name in row[0].names), reason)
         return None

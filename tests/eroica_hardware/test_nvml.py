@@ -216,3 +216,25 @@ def test_closing_gives_the_library_back_and_may_be_done_twice() -> None:
     source.close()
     assert nvml.calls["nvmlShutdown"] == 1
     assert list(source.read()) == []
+
+
+def test_quick_calls_and_the_others_are_two_sources_with_nothing_in_common() -> None:
+    nvml, clock = Recorded(h200(), Gpu("h100", "GPU-b")), Turned()
+    quick, state, both = NvmlSource(nvml, clock, quick=True), NvmlSource(nvml, clock, quick=False), source_of(nvml)
+    quick.look()
+    state.look()
+    assert (quick.family, state.family) == ("nvml", "nvml_state")
+    assert {resource.name for resource in quick.resources} == {
+        "sm_clock",
+        "pcie_tx",
+        "pcie_rx",
+        "nvlink_tx",
+        "nvlink_rx",
+    }
+    # The H100 of the recording has no byte counters: what its links carry comes seldom, from a call of 20 ms.
+    assert ("pcie_tx", "GPU-b") in {(resource.name, resource.device) for resource in state.resources}
+    names = [sorted(f"{one.device} {one.name}" for one in source.resources) for source in (quick, state, both)]
+    assert sorted(names[0] + names[1]) == names[2]
+    assert quick.missing.keys() | state.missing.keys() == both.missing.keys()
+    assert not quick.missing.keys() & state.missing.keys()
+    assert quick.missing == {"GPU-b nvlink_tx": "not supported", "GPU-b nvlink_rx": "not supported"}
