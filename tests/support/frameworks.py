@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from support.measure import Job
-from support.single import BATCH, data, endless, loader, loss_of, sgd, train
+from support.single import BATCH, data, endless, loader, loss_of, sgd
 
 MOST = 100_000
 """Updates that no training here comes to."""
@@ -222,6 +222,10 @@ def deepspeed_zero_0(job: Job) -> None:
     deepspeed(job, 0, accumulate=4)
 
 
+def deepspeed_zero_0_bf16(job: Job) -> None:
+    deepspeed(job, 0, bf16=True)
+
+
 def deepspeed_zero_1(job: Job) -> None:
     deepspeed(job, 1)
 
@@ -234,60 +238,12 @@ def deepspeed_zero_3(job: Job) -> None:
     deepspeed(job, 3)
 
 
-def stateful_loader(job: Job) -> None:
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
-    model = nn.Linear(8, 8)
-    train(job, endless(StatefulDataLoader(data(), batch_size=BATCH, num_workers=2)), model, sgd(model))
-
-
-def nodes(job: Job) -> None:
-    from torchdata import nodes as framework
-
-    model = nn.Linear(8, 8)
-    items = framework.IterableWrapper(torch.randn(50, BATCH, 8))
-    train(job, endless(framework.Loader(items)), model, sgd(model))
-
-
-def datasets(job: Job) -> None:
-    """A Hugging Face data set in a DataLoader."""
-    import datasets as framework
-
-    rows = framework.Dataset.from_dict({"x": torch.randn(50 * BATCH, 8).tolist()}).with_format("torch")
-    source: DataLoader[Any] = DataLoader(rows, batch_size=BATCH)
-    model = nn.Linear(8, 8)
-    train(job, (row["x"] for _ in iter(int, 1) for row in source), model, sgd(model))
-
-
-def datasets_iter(job: Job) -> None:
-    """A Hugging Face data set read by its own iterator."""
-    import datasets as framework
-
-    rows = framework.Dataset.from_dict({"x": torch.randn(50 * BATCH, 8).tolist()}).with_format("torch")
-    model = nn.Linear(8, 8)
-    train(job, (row["x"] for _ in iter(int, 1) for row in rows.iter(BATCH)), model, sgd(model))
-
-
-def webdataset(job: Job) -> None:
-    """Shards read by WebLoader, batched by the data set."""
-    import webdataset as framework
-
-    shard = str(job.folder / "shard.tar")
-    with framework.TarWriter(shard) as writer:
-        for number in range(50 * BATCH):
-            writer.write({"__key__": f"{number:05d}", "x.pth": torch.randn(8)})
-    source = framework.WebDataset(shard, shardshuffle=False).decode().to_tuple("x.pth").batched(BATCH)
-    model = nn.Linear(8, 8)
-    train(job, endless(framework.WebLoader(source, batch_size=None)), model, sgd(model))
-
-
 LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
     {
         loop.__name__: loop
         for loop in (
             *(hf_trainer, hf_trainer_evaluating, accelerated, accelerated_2, lightning_automatic, lightning_manual),
-            *(fabric, deepspeed_zero_0, deepspeed_zero_1, deepspeed_zero_2, deepspeed_zero_3, stateful_loader, nodes),
-            *(datasets, datasets_iter, webdataset),
+            *(fabric, deepspeed_zero_0, deepspeed_zero_0_bf16, deepspeed_zero_1, deepspeed_zero_2, deepspeed_zero_3),
         )
     }
 )

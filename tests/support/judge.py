@@ -67,8 +67,8 @@ def _rank(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
 def _iterations(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
     truth, points = outcome.truth[rank], list(outcome.heard[rank].points)
     counted = value(points, names.ITERATIONS.name)
-    if counted != truth.updates:
-        yield f"{counted:.0f} updates seen, {truth.updates} done"
+    if counted != truth.updates + case.before:
+        yield f"{counted:.0f} updates seen, {truth.updates} and {case.before} before them done"
     timed = value(points, f"{names.ITERATION_PERIOD.name}_count")
     fewest, most = _expected(case, rank, outcome)
     if not fewest <= timed <= most:
@@ -79,7 +79,7 @@ def _iterations(case: Case, rank: int, outcome: Outcome) -> Iterable[str]:
         yield f"{with_inputs:.0f} of {timed:.0f} iterations have a duration"
     mean = value(points, f"{names.ITERATION_PERIOD.name}_sum") / timed
     taken = [span(windows[rank]) for windows in outcome.windows.values() if rank in windows]
-    untimed = [(start, stop + AFTER_WINDOW) for start, stop in taken]
+    untimed = [(start - case.before, stop - case.before + AFTER_WINDOW) for start, stop in taken]
     least, longest = truth.period(LEARN * case.per_iteration, case.per_iteration, untimed)
     if not least * (1 - PERIOD) <= mean <= longest * (1 + PERIOD):
         yield f"the mean period is {mean:.4f} s, in truth {least:.4f} to {longest:.4f} s"
@@ -113,7 +113,8 @@ def _patterns(case: Case, truth: Truth, window: WorkerWindow) -> Iterable[str]:
     for pattern in own:  # one function may be called from several places, each a pattern of its own
         sums[pattern.function] += pattern.beta  # type: ignore[assignment]
     (largest, beta), *_ = sums.most_common(1)
-    share = truth.share(window.start_iteration, window.start_iteration + window.iterations - 1)
+    start, stop = (number - case.before for number in span(window))
+    share = truth.share(start, stop - 1)
     if not largest.startswith(case.hot):
         yield f"the largest pattern is {largest} ({beta:.2f}), not {case.hot} ({share:.2f})"
     elif abs(beta - share) > SHARE:

@@ -168,6 +168,7 @@ class Bench:
             "OMP_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
             "DS_ACCELERATOR": "cpu",
+            "RAY_USAGE_STATS_ENABLED": "0",
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._receiver.port}",
             "OTEL_METRIC_EXPORT_INTERVAL": "1000",
             "EROICA_TRAINING_JOB": case.name,

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from support.measure import Job
 from support.single import BATCH, data, endless, loader, loss_of, sgd, train
+from support.updates import train_in_backward
 
 
 def ddp(job: Job) -> None:
@@ -74,6 +75,16 @@ def fsdp2(job: Job) -> None:
     model: Any = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     fully_shard(model, mesh=init_device_mesh("cpu", (job.world,)))
     train(job, endless(loader()), model, sgd(model))
+
+
+def fsdp2_in_backward(job: Job) -> None:
+    """One optimizer a parameter, each runs as soon as its gradient is reduced."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model: Any = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    fully_shard(model, mesh=init_device_mesh("cpu", (job.world,)))
+    train_in_backward(job, model)
 
 
 def zero(job: Job) -> None:
@@ -139,6 +150,9 @@ def sampler(job: Job) -> None:
 LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
     {
         loop.__name__: loop
-        for loop in (ddp, no_sync, join, fsdp1, fsdp2, zero, post_local_sgd, pipeline, pipeline_1f1b, sampler)
+        for loop in (
+            *(ddp, no_sync, join, fsdp1, fsdp2, fsdp2_in_backward, zero, post_local_sgd),
+            *(pipeline, pipeline_1f1b, sampler),
+        )
     }
 )

@@ -36,7 +36,8 @@ class Case:
     """One training.
 
     Attributes:
-        name: Its function in single.py, parallel.py or frameworks.py, and the name of its job.
+        name: Its function in single.py, updates.py, parallel.py, frameworks.py or inputs.py, and the name of
+            its job.
         title: The line of the page.
         group: Heading of the page: "Launchers", "Loops" or "Frameworks".
         loop: The function, where it has another name than the case.
@@ -47,6 +48,7 @@ class Case:
         inputs: Whether inputs are seen: else a duration is not known. A tuple says it of each rank.
         untimed_every: After so many updates some iterations (UNTIMED at most) are counted and not timed: there is a
             validation, or the end of an epoch; 0 = never.
+        before: Updates that the framework makes before the first input, which are counted too.
         hot: Start of the name of the function that costs most.
         package: Distribution whose version the page shows; "" is torch.
         note: What a reader has to know.
@@ -62,6 +64,7 @@ class Case:
     unmatched: bool = False
     inputs: bool | tuple[bool, ...] = True
     untimed_every: int = 0
+    before: int = 0
     hot: str = "known_work ("
     package: str = ""
     note: str = ""
@@ -121,6 +124,7 @@ LOOPS = (
     ),
     Case("queued", "a thread that fetches ahead", inputs=False, note=BETWEEN),
     Case("compiled", "`torch.compile` of the forward pass"),
+    Case("compiled_step", "`torch.compile` of `optimizer.step()`"),
     Case("late", "attached after iterator and optimizer exist"),
     Case(
         "own_step",
@@ -134,6 +138,7 @@ LOOPS = (
     _ranks("join", "`DistributedDataParallel` with `Join`, uneven inputs"),
     _ranks("fsdp1", "`FullyShardedDataParallel` (FSDP1)"),
     _ranks("fsdp2", "`fully_shard` (FSDP2)"),
+    _ranks("fsdp2_in_backward", "`fully_shard` (FSDP2), optimizer in backward"),
     _ranks("zero", "`ZeroRedundancyOptimizer`"),
     _ranks("post_local_sgd", "`PostLocalSGDOptimizer`"),
     _ranks("pipeline", "pipeline of 2 stages (GPipe), the last without a loader", inputs=(True, False)),
@@ -168,6 +173,15 @@ FRAMEWORKS = (
     _framework("lightning_manual", "lightning", "Lightning, manual optimization, 2 optimizers", untimed_every=200),
     _framework("fabric", "lightning", "Lightning Fabric"),
     _framework("deepspeed_zero_0", "deepspeed", "DeepSpeed, 4 micro-batches", launcher="torchrun", ranks=2),
+    _framework(
+        "deepspeed_zero_0_bf16",
+        "deepspeed",
+        "DeepSpeed, ZeRO 0, bf16",
+        "its update before the first input is counted, not timed",
+        launcher="torchrun",
+        ranks=2,
+        before=1,
+    ),
     _framework("deepspeed_zero_1", "deepspeed", "DeepSpeed, ZeRO 1", launcher="torchrun", ranks=2),
     _framework("deepspeed_zero_2", "deepspeed", "DeepSpeed, ZeRO 2, bf16", launcher="torchrun", ranks=2),
     _framework("deepspeed_zero_3", "deepspeed", "DeepSpeed, ZeRO 3", launcher="torchrun", ranks=2),
@@ -181,17 +195,18 @@ FRAMEWORKS = (
         BETWEEN,
         inputs=False,
     ),
+    _framework("litdata_loader", "litdata", "LitData `StreamingDataLoader`"),
+    _framework("litdata_iter", "litdata", "LitData `StreamingDataset` by its own `iter`", BETWEEN, inputs=False),
+    _framework("ray_data", "ray", "Ray Data `iter_torch_batches`", BETWEEN, inputs=False),
     _framework("webdataset", "webdataset", "`WebLoader`"),
+    _framework("webdataset_raw", "webdataset", "`WebDataset` by its own `iter`", BETWEEN, inputs=False),
 )
 
 NOT_TESTED = (
-    ("a `StreamingDataset` (MosaicML, LitData) by its own `iter`", BETWEEN),
-    ("LitData `StreamingDataLoader`", "as a DataLoader"),
-    ("Ray Data `iter_torch_batches`", BETWEEN),
-    ("a raw `WebDataset`, without `WebLoader`", BETWEEN),
-    ("`torch.compile` of `optimizer.step()`", "as without; the iteration that compiles is long"),
-    ("DeepSpeed, bf16, ZeRO 0", "its updates before the first input delay the learning"),
-    ("`fully_shard` (FSDP2), optimizer in backward", "as optimizer in backward"),
+    (
+        "a `StreamingDataset` of MosaicML by its own `iter`",
+        BETWEEN + "; it needs numpy below 2.2 and transformers below 5, which the others above do not have",
+    ),
 )
 """Loops that are often used and have no test yet, and what is expected of them."""
 

@@ -29,12 +29,12 @@ def loop_of(case: Case) -> Callable[[Job], None]:
     """Return the training of the case."""
     name = case.loop or case.name
     if case.group == FRAMEWORK:
-        from support import frameworks
+        from support import frameworks, inputs
 
-        return frameworks.LOOPS[name]
-    from support import parallel, single
+        return {**frameworks.LOOPS, **inputs.LOOPS}[name]
+    from support import parallel, single, updates
 
-    return {**single.LOOPS, **parallel.LOOPS}[name]
+    return {**single.LOOPS, **updates.LOOPS, **parallel.LOOPS}[name]
 
 
 def train(case: Case, rank: int, folder: Path) -> None:
