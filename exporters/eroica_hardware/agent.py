@@ -17,6 +17,7 @@ from eroica_hardware import catalog, place
 from eroica_hardware.announce import Announcements
 from eroica_hardware.exposition import Exposition
 from eroica_hardware.listener import hold, listen, remove
+from eroica_hardware.nsys import NsysSampler, NsysSource
 from eroica_hardware.options import Options
 from eroica_hardware.passwords import Doorkeeper, read
 from eroica_hardware.rings import KeptRing
@@ -122,6 +123,9 @@ class Agent:
         end = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        for one in self.samplers.values():
+            if isinstance(one, NsysSampler):
+                one.close()
         self._leave()
 
     def _listen_again(self) -> None:
@@ -140,8 +144,10 @@ class Agent:
 
     def _sampler(self, family: str, clock: Callable[[], int]) -> Sampler:
         ring = KeptRing(self.folder, family, catalog.slots_of(family))
-        entry = catalog.CATALOG[family]
-        return Sampler(self._make(family), ring, self.windows.running, clock, entry.most_hertz)
+        entry, source = catalog.CATALOG[family], self._make(family)
+        if isinstance(source, NsysSource):
+            return NsysSampler(source, ring, lambda: self.windows.until, clock, self.options.nsys_hertz)
+        return Sampler(source, ring, self.windows.running, clock, entry.most_hertz)
 
     def _of_catalog(self, family: str) -> Source:
         wanted = catalog.Wanted(self.options.dcgm, self.options.nic_mbit)

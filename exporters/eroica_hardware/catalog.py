@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from eroica_hardware.dcgm import DcgmSource, over_http
+from eroica_hardware.dcgm import URL, DcgmSource, over_http
 from eroica_hardware.gpm import GpmSource
+from eroica_hardware.nsys import HERTZ as NSYS_HERTZ
+from eroica_hardware.nsys import NsysSource
 from eroica_hardware.nvml import NvmlSource
 from eroica_otel.hardware.disks import DiskSource
 from eroica_otel.hardware.interfaces import InterfaceSource
@@ -58,6 +60,10 @@ CATALOG: Mapping[str, Entry] = MappingProxyType(
         "gpm": Entry(lambda wanted: GpmSource(), 50, False, True, "an NVIDIA GPU from Hopper on"),
         "rocm": Entry(lambda wanted: RocmSource(), 100, False, True, "an AMD GPU"),
         "dcgm": Entry(lambda wanted: DcgmSource(over_http(wanted.dcgm)), 1, False, False, "--dcgm"),
+        # Not read: it gets the samples of a window after it (nsys.py).
+        "nsys": Entry(
+            lambda wanted: NsysSource(over_http(wanted.dcgm or URL)), NSYS_HERTZ, False, False, "nsys on PATH"
+        ),
         "rdma": Entry(lambda wanted: RdmaSource(), 200, False, True, "an InfiniBand, RoCE or EFA device"),
         # A byte counter read faster than its driver renews it shows steps (docs/method.md, the 90th percentile).
         "net": Entry(lambda wanted: InterfaceSource(mbit=wanted.nic_mbit), 500, True, True, "a network interface"),
@@ -74,7 +80,7 @@ USUAL = tuple(family for family, each in CATALOG.items() if each.usual)
 
 def slots_of(family: str) -> int:
     """Return how many samples the source's ring keeps."""
-    return 1 << max(6, int(CATALOG[family].most_hertz * LONGEST_SECONDS - 1).bit_length())
+    return 1 << min(17, max(6, int(CATALOG[family].most_hertz * LONGEST_SECONDS - 1).bit_length()))
 
 
 def groups(families: Iterable[str]) -> list[list[str]]:

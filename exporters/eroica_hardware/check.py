@@ -79,7 +79,7 @@ def _reasons(row: Row) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for what, reason in sorted(row.missing.items()):
         by_reason.setdefault(one_line(reason), []).append(one_line(what))
-    if not row.resources:
+    if row.missing and not row.resources:
         by_reason.setdefault(f"it needs {catalog.CATALOG[row.source].looks_for}", [row.source])
     for reason, things in list(by_reason.items())[:MOST_REASONS]:
         named = f": {_whose(row.devices, things)}" if things != [row.source] else ""
@@ -150,4 +150,4 @@ def ring_bytes(row: Row) -> int:
 
 def lacks(options: Options, found: list[Row]) -> list[str]:
     """Return the sources that were asked for by name and have nothing to read."""
-    return [row.source for row in found if row.source in options.required and not row.resources]
+    return [row.source for row in found if row.source in options.required and not row.resources and row.missing]

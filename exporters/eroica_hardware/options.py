@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eroica_hardware.catalog import FAMILIES, USUAL
+from eroica_hardware.nsys import HERTZ
 from eroica_otel.config import HARDWARE_DIRECTORY, HARDWARE_VARIABLE
 from eroica_otel.errors import ConfigError
 from eroica_otel.identity import resource_attributes
@@ -45,6 +46,9 @@ class Given:
     skip: str = _option("--skip", "EROICA_HARDWARE_SKIP", "", "LIST", "sources not to read")
     dcgm: str = _option(
         "--dcgm", "EROICA_HARDWARE_DCGM", "", "URL", "a running dcgm-exporter to read, http://localhost:9400/metrics"
+    )
+    nsys_hertz: str = _option(
+        "--nsys-hertz", "EROICA_HARDWARE_NSYS_HERTZ", str(HERTZ), "HERTZ", "samples per second of source nsys"
     )
     nic_mbit: str = _option(
         "--nic-mbit", "EROICA_NIC_MBIT", "0", "MBIT", "speed of the interfaces where their drivers do not tell it"
@@ -87,6 +91,7 @@ class Options:
         sources: Families that are read.
         required: Those that were asked for by name.
         dcgm: Address of a dcgm-exporter, "" for none.
+        nsys_hertz: Samples per second of source nsys.
         nic_mbit: Speed of all interfaces, 0 for what they say.
         address: Where /metrics is served; None for nowhere.
         password_file: File with the users of /metrics, "" for anybody.
@@ -98,6 +103,7 @@ class Options:
     sources: tuple[str, ...]
     required: frozenset[str]
     dcgm: str
+    nsys_hertz: int
     nic_mbit: float
     address: Address | None
     password_file: str
@@ -122,6 +128,7 @@ def resolve(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Op
         sources=_sources(given),
         required=frozenset(_words(given.sources)) if given.sources != OPTIONS["sources"].default else frozenset(),
         dcgm=_web(given.dcgm),
+        nsys_hertz=_hertz(given.nsys_hertz),
         nic_mbit=_mbit(given.nic_mbit),
         address=_address(given),
         password_file=given.password_file,
@@ -158,6 +165,12 @@ def _web(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ConfigError(f"--dcgm {text!r} is no address; it begins with http:// or https://")
     return text
+
+
+def _hertz(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 10 <= int(text) <= 200_000):
+        raise ConfigError(f"--nsys-hertz {text!r} is no rate; give a whole number from 10 to 200000")
+    return int(text)
 
 
 def _mbit(text: str) -> float:

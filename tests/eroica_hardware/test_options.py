@@ -69,6 +69,7 @@ def test_users_by_name_and_number() -> None:
         (["--users", "nobody-has-this-name"], "give the number"),
         (["--nic-mbit", "fast"], "give a number"),
         (["--nic-mbit", "nan"], "give a number"),
+        (["--nsys-hertz", "5"], "from 10 to 200000"),
     ],
 )
 def test_what_cannot_be_used_names_what_can(words: list[str], complaint: str) -> None:
@@ -92,4 +93,5 @@ def test_what_may_hang_has_a_thread_of_its_own() -> None:
 
 def test_a_ring_holds_the_longest_window_at_the_sources_highest_rate() -> None:
     assert slots_of("nvml") >= 60 * 1000
-    assert all(60 * CATALOG[family].most_hertz <= slots_of(family) <= 1 << 16 for family in FAMILIES)
+    read = [family for family in FAMILIES if family != "nsys"]  # whose samples come after the window
+    assert all(60 * CATALOG[family].most_hertz <= slots_of(family) <= 1 << 16 for family in read)
