@@ -14,9 +14,10 @@ from typing import Any
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.hardware import host
-from eroica_otel.hardware.gpus import Gpu, gpus_of
+from eroica_otel.hardware.gpus import Gpu, gpus_of, unreadable
 from eroica_otel.hardware.herald import Herald
 from eroica_otel.hardware.link import NOT_FOUND, OwnCounters, interface_link, rdma_link
+from eroica_otel.model import GPU_RESOURCES
 from eroica_otel.profile.capture import Readings
 
 _TORCH_RAISES = (RuntimeError, AssertionError, AttributeError, TypeError, ValueError)
@@ -50,6 +51,8 @@ class Equipment:
         self.close()
         self._look(local_rank)
         self.missing, self.peak_bytes = {}, None
+        if self.gpus and (why := unreadable(self.gpus)):
+            self.missing |= dict.fromkeys(GPU_RESOURCES, why)
         if not self.link.name:
             self.missing["nic"] = NOT_FOUND
             return None

@@ -1,0 +1,166 @@
+"""The hardware of a worker as its trainer knows it: what is looked at when, what is missing, what the status says."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eroica_otel import equipment
+from eroica_otel.config import WorkerConfig
+from eroica_otel.equipment import Equipment
+from eroica_otel.hardware import herald
+from eroica_otel.hardware.announce import Announcement
+from eroica_otel.hardware.gpus import PART, Gpu
+from eroica_otel.hardware.link import Link
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+class Made:
+    """An equipment and the failures that it counted."""
+
+    def __init__(self, **options: Any) -> None:
+        self.failures: list[tuple[str, str]] = []
+        config = WorkerConfig.from_env({}, **options)
+        self.equipment = Equipment({}, config, lambda stage, why: self.failures.append((stage, why)))
+
+
+def test_a_cpu_job_without_an_interface_says_so_and_samples_nothing() -> None:
+    made = Made()
+    assert made.equipment.open(0) is None
+    assert made.equipment.missing == {"nic": "no network interface found: set EROICA_NIC"}
+    assert made.equipment.told() == {"nic": "", "link": "", "gpu_uuid": "", "pci_bus_id": "", "gpus": ()}
+
+
+def test_an_interface_with_a_speed_is_sampled_and_nothing_is_missing() -> None:
+    made = Made(nic="lo", nic_mbit=800)
+    read = made.equipment.open(0)
+    assert read is not None
+    assert read() is not None
+    assert (made.equipment.peak_bytes, made.equipment.missing) == (1e8, {})
+    made.equipment.close()
+    assert read() is None
+
+
+def gpu_torch(monkeypatch: pytest.MonkeyPatch, backend: str = "nccl", **changes: Any) -> None:
+    """Let the training use a GPU and have process groups."""
+    properties = SimpleNamespace(name="H100", uuid=UUID, pci_domain_id=0, pci_bus_id=0x83, pci_device_id=0, **changes)
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, current_device=lambda: 0, device_count=lambda: 1,
+        memory_reserved=lambda number: 1, get_device_properties=lambda number: properties,
+    )  # fmt: skip
+    distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_backend=lambda: backend)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+
+
+@pytest.mark.parametrize(("backend", "asked"), [("nccl", "nccl"), ("undefined", "nccl"), ("gloo", "gloo")])
+def test_the_port_is_looked_for_by_backend_gpu_and_local_rank(
+    backend: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu_torch(monkeypatch, backend)
+    seen: list[tuple[Any, ...]] = []
+
+    def rdma_link(*arguments: Any) -> Link:
+        seen.append(arguments[1:])
+        return Link("mlx5_3", "mlx5_3/1", rdma=True)
+
+    monkeypatch.setattr(equipment, "rdma_link", rdma_link)
+    made = Made(nic="lo")
+    made.equipment.open(3)
+    assert seen == [("lo", asked, "0000:83:00.0", 3)]
+    told = {"nic": "mlx5_3", "link": "mlx5_3/1", "gpu_uuid": UUID, "pci_bus_id": "0000:83:00.0", "gpus": (UUID,)}
+    assert made.equipment.told() == told
+    assert made.equipment.missing == {"nic": "mlx5_3/1 has no counters of bytes: set EROICA_NIC"}
+
+
+def test_a_part_of_a_gpu_is_told_as_missing_and_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equipment, "gpus_of", lambda *_: (Gpu(UUID, "", UUID, part=True),))
+    made = Made()
+    made.equipment.open(0)
+    assert made.equipment.told()["gpus"] == ()
+    assert {made.equipment.missing[name] for name in ("sm_clock", "sm", "dram", "pcie", "nvlink")} == {PART}
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA error: an illegal memory access"), AttributeError("no such name")]
+)
+def test_what_torch_raises_reaches_nobody(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> tuple[Gpu, ...]:
+        raise error
+
+    monkeypatch.setattr(equipment, "gpus_of", fails)
+    made = Made(nic="lo", nic_mbit=800)
+    assert made.equipment.open(0) is not None
+    assert made.equipment.told()["nic"] == "lo"
+    made.equipment.close()
+
+
+def announced(monkeypatch: pytest.MonkeyPatch, made: Made, refusal: str, seconds: float = 7.0) -> list[Announcement]:
+    """Have a window announced to an agent that answers with ``refusal``; return what it heard."""
+    heard: list[Announcement] = []
+
+    def announce(path: Path, said: Announcement, owners: object) -> str:
+        heard.append(said)
+        return refusal
+
+    monkeypatch.setattr("eroica_otel.hardware.announce.announce", announce)
+    made.equipment.announce(4, 1_764_430_000, seconds)
+    for thread in threading.enumerate():
+        if thread.name == "eroica-herald":
+            thread.join(10)
+    return heard
+
+
+def test_a_window_is_announced_in_the_name_of_this_process_for_a_minute_at_most(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Made(hardware_dir=str(tmp_path))
+    (said,) = announced(monkeypatch, made, "", 300.0)
+    assert (said.rank, said.window, said.seconds) == (4, 1_764_430_000, 60.0)
+    assert said.pid == int(Path("/proc/self").resolve().name)
+    assert made.failures == []
+
+
+def test_a_refusal_is_counted_and_the_absence_of_an_agent_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = Made(hardware_dir=str(tmp_path))
+    announced(monkeypatch, made, "refused: announced a moment ago")
+    ((stage, why),) = made.failures
+    assert stage == "agent"
+    assert why.startswith("window 1764430000 is sampled at the steady rate: refused: announced a moment ago")
+    announced(monkeypatch, made, "announce.sock cannot be opened: No such file or directory")
+    assert len(made.failures) == 1
+
+
+def test_without_a_shared_folder_nobody_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert announced(monkeypatch, Made(hardware_dir=""), "") == []
+    assert announced(monkeypatch, Made(hardware_dir=str(tmp_path / "none")), "") == []
+
+
+def test_an_agent_that_does_not_answer_holds_up_nobody_and_the_next_window_is_not_announced_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    held, heard = threading.Event(), list[int]()
+
+    def announce(path: Path, said: Announcement, owners: object) -> str:
+        heard.append(said.window)
+        held.wait(30)
+        return ""
+
+    monkeypatch.setattr("eroica_otel.hardware.announce.announce", announce)
+    told = herald.Herald(str(tmp_path), lambda stage, why: None)
+    told.announce(0, 1, 5.0)
+    told.announce(0, 2, 5.0)
+    held.set()
+    assert told._thread is not None
+    told._thread.join(10)
+    told.announce(0, 3, 5.0)
+    told._thread.join(10)
+    assert heard == [1, 3]
