@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from eroica_otel.hardware.gather import Gathered, LinkUse, Sought, gather
+from eroica_otel.hardware.gather import Gathered, LinkUse, Sought, gather, wanted_of
 from eroica_otel.hardware.interfaces import namespace
 from eroica_otel.model import Capture
 from eroica_otel.status import Status
 from eroica_otel.traces import Samples
+
+NOT_ASKED = "no node agent is to be asked (EROICA_HARDWARE_DIR is empty)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
         thread=f"pid {status.pid} thread {capture.training_thread}",
         on_gpu=capture.gpu,
     )
-    found = gather(Path(folder), sought) if folder else Gathered()
+    found = gather(Path(folder), sought) if folder else Gathered(missing=dict.fromkeys(wanted_of(sought), NOT_ASKED))
     missing = {**found.missing, **capture.missing}
     if capture.cpu_ns.size > 1 or "cpu" in found.shares:
         missing.pop("cpu", None)

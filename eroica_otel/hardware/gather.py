@@ -75,14 +75,18 @@ class Gathered:
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
+def wanted_of(sought: Sought) -> tuple[str, ...]:
+    """Return the resources that are looked for, apart from the link."""
+    return (*(GPU_RESOURCES if sought.on_gpu else ()), "cpu")
+
+
 def gather(path: Path, sought: Sought, clock: Callable[[], int] = time.monotonic_ns) -> Gathered:
     """Return what the agent of the shared folder ``path`` has sampled of the window; never raises."""
-    wanted = (*(GPU_RESOURCES if sought.on_gpu else ()), "cpu")
     rings, silent = _open(path, clock())
     shares: dict[str, Shares] = {}
     missing: dict[str, str] = {}
     try:
-        for resource in wanted:
+        for resource in wanted_of(sought):
             devices = (sought.thread,) if resource == "cpu" else sought.gpus
             try:
                 shares |= _resource(rings, resource, devices, sought, silent)
