@@ -82,7 +82,8 @@ class AgentScene:
 
     def _source(self, family: str, nvml: Recorded) -> Source:
         made: Mapping[str, Callable[[], Source]] = {
-            "nvml": lambda: NvmlSource(nvml, self.seconds),
+            "nvml": lambda: NvmlSource(nvml, self.seconds, quick=True),
+            "nvml_state": lambda: NvmlSource(nvml, self.seconds, quick=False),
             "gpm": lambda: GpmSource(nvml, self.seconds),
             "net": lambda: InterfaceSource(sys=self.tree.sys, clock=self.seconds),
             "rdma": lambda: RdmaSource(self.tree.sys, clock=self.seconds),

@@ -14,7 +14,7 @@ from eroica_hardware.gpus import GpuSource, Handle, Nvml, Part, failures
 from eroica_hardware.nvmlcalls import nvlink_peak, pcie_peak
 from eroica_otel.hardware.source import Resource
 
-INTERVAL_S = 0.11
+INTERVAL_S = 0.105
 MIB = 1 << 20
 # resource -> (nvmlGpmMetricId_t, unit)
 SHARES = {"gr_engine": 1, "sm": 2, "sm_occupancy": 3, "tensor": 5, "dram": 10}

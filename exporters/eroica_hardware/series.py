@@ -18,7 +18,7 @@ from eroica_otel.names import Metric
 
 Sample = tuple[Metric, Mapping[str, str], float]
 Shown = Callable[[str], bool]
-GPUS = ("nvml", "rocm", "dcgm")
+GPUS = ("nvml", "nvml_state", "rocm", "dcgm")
 LOOPBACK = "lo"
 
 

@@ -203,7 +203,7 @@ def test_an_agent_that_was_killed_leaves_nothing_that_looks_alive_and_the_next_b
 
 
 def test_gpus_and_drivers_come_and_go_and_all_else_goes_on(tmp_path: Path, control: Path) -> None:
-    agent = Agent(tmp_path / "shared", "--sources", "nvml,gpm,net", variables=recorded(control))
+    agent = Agent(tmp_path / "shared", "--sources", "nvml,nvml_state,gpm,net", variables=recorded(control))
     power = "hw_power_watts"
     try:
         wait_until(lambda: agent.total(power) > 0, "the power of the GPUs")
@@ -220,9 +220,9 @@ def test_gpus_and_drivers_come_and_go_and_all_else_goes_on(tmp_path: Path, contr
         steer(control, driver=9)
         gone = 'reason="driver not loaded",source="nvml",what="nvml"'
         wait_until(lambda: any(gone in name for name in agent.series()), "the driver to be told")
-        wait_until(lambda: agent.total("eroica_hardware_resources", source="nvml") == 0, "no resource to be left")
+        wait_until(lambda: agent.total("eroica_hardware_resources", source="nvml_state") == 0, "no resource to be left")
         steer(control)
-        wait_until(lambda: agent.total("eroica_hardware_resources", source="nvml") > 60, "the GPUs to be back")
+        wait_until(lambda: agent.total("eroica_hardware_resources", source="nvml_state") > 60, "the GPUs to be back")
         wait_until(lambda: samples(agent.folder, "nvml", 1) > 10, "their samples")
         assert agent.total("eroica_hardware_samples_total", source="net") > before + 100
         assert agent.total("eroica_hardware_failures_total") == 0
