@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 FOLDER = Path(__file__).parent / "golden" / "nvidia_smi"
-NOT_SUPPORTED, GPU_IS_LOST, UNINITIALIZED = 3, 15, 1
+NOT_SUPPORTED, NOT_FOUND, GPU_IS_LOST, UNINITIALIZED = 3, 6, 15, 1
 DOUBLE, UNSIGNED_LONG_LONG = 0, 3
 CLOCKS = {1: "SM", 2: "Memory"}
 REASONS = {
@@ -72,6 +72,8 @@ class Gpu:
         self.fields: dict[int, int] = {}
         self.energy_mj = 0
         """Not in what nvidia-smi prints; 0 = the GPU does not tell it."""
+        self.power_samples: list[tuple[int, int]] = []
+        """(microseconds, milliwatts) in the driver's buffer; empty = it has none."""
         self.lost = False
 
     def number(self, *path: str) -> float:
@@ -161,6 +163,16 @@ class Recorded:
     def nvmlDeviceGetPowerUsage(self, gpu: Gpu) -> int:
         self._asked("nvmlDeviceGetPowerUsage", gpu)
         return round(gpu.number("GPU Power Readings", "Average Power Draw") * 1000)
+
+    def nvmlDeviceGetSamples(self, gpu: Gpu, kind: int, since: int) -> tuple[int, list[SimpleNamespace]]:
+        self._asked("nvmlDeviceGetSamples", gpu)
+        assert kind == 0
+        if not gpu.power_samples:
+            raise NVMLError(NOT_SUPPORTED)
+        fresh = [each for each in gpu.power_samples if each[0] > since]
+        if not fresh:
+            raise NVMLError(NOT_FOUND)
+        return 1, [SimpleNamespace(timeStamp=when, sampleValue=SimpleNamespace(uiVal=value)) for when, value in fresh]
 
     def nvmlDeviceGetTotalEnergyConsumption(self, gpu: Gpu) -> int:
         self._asked("nvmlDeviceGetTotalEnergyConsumption", gpu)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from eroica_hardware.gpus import Handle, Nvml, failures
+from eroica_hardware.nvmlbuffers import POWER_SAMPLES, Buffered
 from eroica_hardware.nvmlfields import Fields, field, fields
 
 Values = Callable[[Nvml, Handle], Sequence[float]]
@@ -20,6 +21,8 @@ Values = Callable[[Nvml, Handle], Sequence[float]]
 # The clock of the SMs and the links tell how a step went; a GPU renews power and utilisation a few times a second. The
 # first three are less than the distance of readings (1, 5 and 100 ms), so that one that comes a little early is due.
 FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.0005, 0.0045, 0.095, 1.0, 10.0
+BUFFER_S = 0.5
+"""A buffer holds some seconds."""
 CLOCK_SM, CLOCK_MEM = 1, 2
 RETIRED_SBE, RETIRED_DBE = 0, 1
 CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
@@ -61,7 +64,7 @@ class Call:
 
     def bound(self, nvml: Nvml, handle: Handle) -> Callable[[], Sequence[float]]:
         """Return what makes the call of one GPU, again and again; it raises what ``failures`` holds."""
-        if isinstance(self.values, Fields):
+        if isinstance(self.values, Fields | Buffered):
             return self.values.bound(nvml, handle)
         return partial(self.values, nvml, handle)
 
@@ -155,6 +158,15 @@ CALLS: tuple[tuple[Call, ...], ...] = (
     (
         _power(lambda nvml, handle: field(nvml, handle, FIELD_POWER_INSTANT)),
         _power(lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle)),
+    ),
+    (
+        Call(
+            ("power_mean", "power_most"),
+            "W",
+            Buffered(POWER_SAMPLES, 1e-3),
+            _same(lambda nvml, handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+            BUFFER_S,
+        ),
     ),
     (
         Call(

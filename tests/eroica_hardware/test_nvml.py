@@ -53,7 +53,12 @@ def test_an_h200_under_load() -> None:
         "remap_failed": 0,
     }
     assert sum(name.startswith("GPU-a throttle_") for name in values) == THROTTLES
-    assert source.missing.keys() == {"GPU-a retired_pages_sbe", "GPU-a retired_pages_dbe"}
+    assert {name.removeprefix("GPU-a ") for name in source.missing} == {
+        "retired_pages_sbe",
+        "retired_pages_dbe",
+        "power_mean",
+        "power_most",
+    }
 
 
 def test_the_peaks_of_an_h200() -> None:
@@ -91,6 +96,24 @@ def test_a_gpu_that_tells_no_power_of_the_moment_tells_the_average() -> None:
     gpu = h200()
     gpu.said["GPU Power Readings", "Instantaneous Power Draw"] = "N/A"
     assert reading(source_of(Recorded(gpu)))["GPU-a power"] == 627.32
+
+
+def test_the_drivers_own_samples_of_power_are_taken_once_each() -> None:
+    """20 ms apart, after one from before: 600 W, a spike of 900 W, 600 W; in the next reading what came since."""
+    gpu, clock = h200(), Turned()
+    gpu.power_samples = [(1, 5_000_000)]
+    source = source_of(Recorded(gpu), clock)
+    gpu.power_samples += [(1000, 600_000), (21_000, 900_000), (41_000, 600_000)]
+    values = reading(source)
+    assert (values["GPU-a power_mean"], values["GPU-a power_most"]) == (700, 900)
+    assert peaks(source)["GPU-a power_most"] == 700
+    clock.now += 1
+    assert "GPU-a power_mean" not in known(reading(source))
+    assert "GPU-a power_mean" not in source.missing
+    gpu.power_samples.append((61_000, 500_000))
+    clock.now += 1
+    values = reading(source)
+    assert (values["GPU-a power_mean"], values["GPU-a power_most"]) == (500, 500)
 
 
 def test_a_gpu_cut_into_instances_has_no_utilisation_and_no_nvlink_the_rest_goes_on() -> None:
