@@ -56,7 +56,7 @@ e2e: $(READY) ## run the tests of the loop on one machine, with real training jo
 	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
 
 stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero code, launchers and packages
-	@$(BIN)/pytest -q -m "$(STACK)"
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(STACK)"
 
 support: $(READY) ## install the frameworks of docs/support.md and run their trainings
 	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock
@@ -91,7 +91,7 @@ oldest: $(READY) ## run the unit tests with the oldest allowed dependencies (tor
 	@cat build/oldest.txt
 	@$(PYTHON) -m venv --clear build/oldest
 	@build/oldest/bin/python -m pip -qq install -c build/oldest.txt -e ".[dev,torch,hardware,grafana,fast,zero-code]" $$(grep '^torch==' requirements-dev.lock)
-	@build/oldest/bin/pytest -q -m "not e2e and not stack"
+	@build/oldest/bin/pytest -q -n auto --dist loadfile -m "not e2e and not stack"
 
 lock: ## pin the development environment anew
 	@$(PYTHON) .ci/lock.py $(LOCK_PYTHONS)

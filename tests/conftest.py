@@ -17,6 +17,8 @@ SLOW = (
     "test_report_browser.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
+WAITING = ("test_hang.py", "test_nodes.py")
+"""The trainings that stand still for most of their time: the others run beside them (make stack)."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
@@ -25,10 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if E2E in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.xdist_group("waiting" if item.path.name in WAITING else "working"))
             if item.path.name not in LOOP and item.get_closest_marker("frameworks") is None:
                 item.add_marker(pytest.mark.stack)
         elif item.path.name in SLOW:
             item.add_marker(pytest.mark.stack)
+            item.add_marker(pytest.mark.xdist_group("waiting"))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
