@@ -18,6 +18,9 @@ from eroica_otel.status import Status
 from eroica_otel.traces import Samples
 
 NOT_ASKED = "no node agent is to be asked (EROICA_HARDWARE_DIR is empty)"
+LEAST_APART_NS = 4_000_000
+"""Samples of a link that are kept lie this far apart at least, about as far as a worker's own: sigma, and what mu takes
+for a burst, depend on it, and workers with and without an agent are compared with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
 
 
 def _finer(capture: Capture, use: LinkUse) -> bool:
-    """Whether the agent has sampled the link more often than the worker itself (it samples fast when it is asked)."""
+    """Whether the agent has sampled the link more often than the worker itself, as it does when it is asked."""
     return _inside(capture, use.time_ns) > _inside(capture, capture.nic_ns)
 
 
@@ -88,5 +91,12 @@ def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
 
 
 def _with_link(capture: Capture, use: LinkUse) -> Capture:
+    kept = np.unique((use.time_ns - use.time_ns[0]) // LEAST_APART_NS, return_index=True)[1]
     peak = capture.nic_peak_bytes if capture.nic_peak_bytes or not use.peak_bytes > 0 else use.peak_bytes
-    return replace(capture, nic_ns=use.time_ns, nic_tx=use.sent, nic_rx=use.received, nic_peak_bytes=peak)
+    return replace(
+        capture,
+        nic_ns=use.time_ns[kept],
+        nic_tx=use.sent[kept],
+        nic_rx=use.received[kept],
+        nic_peak_bytes=peak,
+    )

@@ -46,7 +46,8 @@ def sampled(folder: Path, captured: Capture, **changes: Any) -> Sampled:
 def test_the_agents_samples_of_the_link_are_taken_where_they_are_finer(tmp_path: Path) -> None:
     of_agent(tmp_path, 2, "eth0")
     found = sampled(tmp_path, own(5))
-    assert np.median(np.diff(found.capture.nic_ns)) == 2 * MS
+    # Not all of them: at another rate sigma would be another.
+    assert set(np.diff(found.capture.nic_ns)) == {4 * MS}
     assert found.missing == {}
 
 
@@ -80,7 +81,7 @@ def test_without_samples_of_its_own_a_worker_believes_a_name_that_can_be_no_othe
         5, nic_ns=nothing.nic_ns, nic_tx=nothing.nic_tx, nic_rx=nothing.nic_rx, nic_peak_bytes=None, missing=missing
     )
     found = sampled(tmp_path, bare, nic="mlx5_0", link="mlx5_0/1")
-    assert found.capture.nic_ns.size > 400
+    assert set(np.diff(found.capture.nic_ns)) == {5 * MS}
     assert found.capture.nic_peak_bytes == 1.25e10
     assert found.missing == {}
 
