@@ -143,6 +143,22 @@ class Recorded:
         self._asked("nvmlDeviceGetUUID", gpu)
         return gpu.uuid
 
+    def nvmlDeviceGetName(self, gpu: Gpu) -> str:
+        self._asked("nvmlDeviceGetName", gpu)
+        return gpu.said["Product Name",]
+
+    def nvmlDeviceGetPciInfo(self, gpu: Gpu) -> SimpleNamespace:
+        self._asked("nvmlDeviceGetPciInfo", gpu)
+        return SimpleNamespace(busId=gpu.said["PCI", "Bus Id"])
+
+    def nvmlDeviceGetIndex(self, gpu: Gpu) -> int:
+        self._asked("nvmlDeviceGetIndex", gpu)
+        return self.gpus.index(gpu)
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        self._asked("nvmlSystemGetDriverVersion")
+        return "590.48.01"
+
     def nvmlDeviceGetClockInfo(self, gpu: Gpu, kind: int) -> int:
         self._asked("nvmlDeviceGetClockInfo", gpu)
         return int(gpu.number("Clocks", CLOCKS[kind]))

@@ -53,6 +53,10 @@ class Deadlines:
             self._next = self._after(now)
         return max(0, self._next - now)
 
+    def overdue(self, now: int) -> int:
+        """Return the ns for which a deadline has been waiting; any thread may ask."""
+        return max(0, now - self._next)
+
     def tick(self, now: int) -> None:
         """Say that the deadline that has come is used ``now``."""
         late = max(0, now - self._next)

@@ -17,6 +17,8 @@ from prometheus_client.registry import Collector
 
 from eroica_hardware import names
 from eroica_hardware.announce import Announcements
+from eroica_hardware.deadlines import SECOND
+from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.readings import latest
 from eroica_hardware.sampler import Sampler
 from eroica_hardware.series import Sample, samples
@@ -26,6 +28,8 @@ from eroica_otel.errors import one_line
 from eroica_otel.hardware.net import SYS
 
 MOST_MISSING = 64
+SILENT_NS = 3 * SECOND
+NO_ANSWER = "it has not answered for seconds; the driver or device may hang"
 OUTCOMES = ("accepted", "refused", "stranger", "rubbish", "silent", "failed")
 STAGES = ("source", "ring")
 
@@ -62,7 +66,7 @@ class Exposition(Collector):
         readings = {one.source.family: latest(self._folder, one.source.family, now) for one in self._samplers}
         yield from samples(readings, lambda name: (self._interfaces / name / "device").exists())
         for sampler in self._samplers:
-            yield from of_source(sampler)
+            yield from of_source(sampler, now)
         yield from self._own(now)
 
     def _own(self, now: int) -> Iterator[Sample]:
@@ -74,16 +78,22 @@ class Exposition(Collector):
         yield names.BUILD_INFO, {"version": __version__}, 1.0
 
 
-def of_source(sampler: Sampler) -> Iterator[Sample]:
-    """Yield what a source has, lacks and costs."""
-    whose = {"source": sampler.source.family}
-    yield names.RESOURCES, whose, len(sampler.source.resources)
-    for what, reason in sorted(dict(sampler.source.missing).items())[:MOST_MISSING]:
+def of_source(sampler: Sampler, now: int) -> Iterator[Sample]:
+    """Yield what a source has, lacks and costs; of one that does not answer the rate is 0."""
+    source = sampler.source
+    whose = {"source": source.family}
+    silent = sampler.deadlines.overdue(now) > SILENT_NS
+    yield names.RESOURCES, whose, len(source.resources)
+    missing = dict(source.missing) | ({source.family: NO_ANSWER} if silent else {})
+    for what, reason in sorted(missing.items())[:MOST_MISSING]:
         yield names.MISSING, whose | {"what": one_line(what), "reason": one_line(reason)}, 1.0
+    if isinstance(source, NvmlSource):
+        for gpu, told in dict(source.facts).items():
+            yield names.GPU_INFO, {"hw_id": gpu, "hw_type": "gpu", "hw_vendor": "NVIDIA", **told}, 1.0
     kept = sampler.deadlines.kept
     yield names.SAMPLES, whose, sampler.samples
     yield names.MISSED, whose, kept.missed
-    yield names.RATE, whose, kept.hertz
+    yield names.RATE, whose, 0.0 if silent else kept.hertz
     yield names.JITTER, whose, kept.jitter_seconds
     yield names.JITTER_MOST, whose, kept.jitter_most_seconds
     for stage in STAGES:

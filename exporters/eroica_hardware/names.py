@@ -86,6 +86,13 @@ NETWORK_LIMIT = _hw(
 )
 NETWORK_UP = _hw("hw_network_up", "hw.network.up", "1", "1 where the port is active, else 0; ports of RDMA only.")
 
+GPU_INFO = _own(
+    "eroica_hardware_gpu_info",
+    (*HARDWARE, "hw_model", "hw_vendor", "hw_driver_version", "pci_bus_id", "gpu"),
+    "",
+    "What an NVIDIA GPU is, always 1; gpu is its number on the node.",
+    always=False,
+)
 RESOURCE_RATIO = _own(
     "eroica_hardware_resource_ratio",
     RESOURCE,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
 from eroica_hardware.nvmlcalls import CALLS, LINK_S, Call
+from eroica_hardware.nvmlfacts import facts
 from eroica_otel.hardware.pace import Clock
 from eroica_otel.hardware.source import Resource
 
@@ -55,11 +56,19 @@ class NvmlSource(GpuSource):
 
     def __init__(self, nvml: Nvml | None = None, clock: Clock = time.monotonic, quick: bool | None = None) -> None:
         super().__init__(nvml, clock)
+        self.facts: dict[str, dict[str, str]] = {}
+        """Labels of each GPU by its UUID, where all but the quick calls are made."""
         self._quick = quick
         if quick is False:
             self.family = "nvml_state"
 
+    def look(self) -> None:
+        self.facts = {}
+        super().look()
+
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterator[Part]:
+        if not self._quick:
+            self.facts |= {gpu: facts(nvml, handle)}
         for row in CALLS:
             part = self._first(nvml, gpu, handle, row)
             if part is not None and self._is_mine(part.interval_s):

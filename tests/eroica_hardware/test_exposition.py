@@ -18,7 +18,7 @@ from factories_nvml import Gpu, Recorded
 GOLDEN = Path(__file__).parents[1] / "golden" / "agent" / "metrics.txt"
 TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
 GPM = {1: 99.0, 2: 90.0, 3: 40.0, 5: 55.0, 10: 30.0, 20: 100.0, 21: 200.0, 60: 3000.0, 61: 4000.0}
-OWN = re.compile(r"(eroica_hardware_(?:cpu_seconds_total|memory_bytes)\{[^}]*\} |version=\")[^\s\"]+")
+OWN = re.compile(r"(eroica_hardware_(?:cpu_seconds_total|memory_bytes)\{[^}]*\} |[,{]version=\")[^\s\"]+")
 
 
 def h200(uuid: str = "GPU-a") -> Gpu:
@@ -133,6 +133,32 @@ def test_a_dead_samplers_ring_is_not_shown(scene: AgentScene) -> None:
     scene.go(2)
     scene.now += 4 * SECOND
     assert not [name for name in scene.series() if name.startswith("hw_")]
+
+
+def test_what_a_gpu_is(scene: AgentScene) -> None:
+    scene.go(2)
+    (row,) = (name for name in scene.series() if name.startswith("eroica_hardware_gpu_info") and "GPU-m" in name)
+    assert dict(re.findall(r'(\w+)="([^"]*)"', row)) == {
+        "host": "node-1",
+        "hw_id": "GPU-m",
+        "hw_type": "gpu",
+        "hw_vendor": "NVIDIA",
+        "hw_model": "NVIDIA H200",
+        "hw_driver_version": "590.48.01",
+        "pci_bus_id": "0000:83:00.0",
+        "gpu": "1",
+    }
+
+
+def test_a_source_that_hangs_is_told_and_has_no_rate(scene: AgentScene) -> None:
+    scene.go(5)
+    rate = 'eroica_hardware_rate_hertz{host="node-1",source="net"}'
+    hangs = 'eroica_hardware_missing{host="node-1",reason="it has not answered'
+    assert scene.series()[rate] == pytest.approx(100, abs=2)
+    assert not [name for name in scene.series() if name.startswith(hangs)]
+    scene.now += 5 * SECOND  # nobody ticks
+    assert scene.series()[rate] == 0
+    assert len([name for name in scene.series() if name.startswith(hangs)]) == len(scene.samplers)
 
 
 def test_a_gpu_that_is_lost_is_told(scene: AgentScene) -> None:
