@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -87,3 +89,31 @@ def test_a_session_prepared_before_a_failure_is_prepared_anew_all_the_same() -> 
     finally:
         user.close()
     assert prepared == [theirs]
+
+
+def _recorded(mode: str, path: Path) -> dict[str, set[str]]:
+    """Return the names, by phase, that a session of ours writes of one forward and backward pass; without Python."""
+    user = UserProfiler(torch, lambda: None)
+    profiler = TorchProfiler(torch, mode, user)
+    weight = torch.ones(3, 3, requires_grad=True)
+    try:
+        profiler.start()
+        with torch.profiler.record_function("mine"):
+            torch.autograd.backward((torch.ones(3, 3) @ weight).sum())
+        profiler.stop().save(str(path))
+    finally:
+        user.close()
+    found: dict[str, set[str]] = {}
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event.get("cat") != "python_function":
+            found.setdefault(event["ph"], set()).add(event["name"])
+    return found
+
+
+def test_light_records_all_but_the_nodes_of_the_backward_pass(tmp_path: Path) -> None:
+    light, exact = (_recorded(mode, tmp_path / f"{mode}.json") for mode in ("light", "exact"))
+    assert exact["X"] - light["X"] == {"MmBackward0", "SumBackward0", "torch::autograd::AccumulateGrad"}
+    assert light["X"] < exact["X"]
+    assert light["X"] >= {"mine", "aten::mm", "autograd::engine::evaluate_function: MmBackward0"}
+    assert {"s", "f"} <= set(exact)
+    assert not {"s", "f"} & set(light)  # arrows from forward to backward

@@ -218,6 +218,25 @@ def test_a_wrapper_never_is_compute_and_hides_the_operator_around_it() -> None:
     assert charged.idle_ns == 45
 
 
+def test_a_node_of_the_backward_pass_that_was_not_recorded_changes_nothing() -> None:
+    """A window in ``light`` has none (profile/kineto.py)."""
+    engine = "autograd::engine::evaluate_function: "
+    rows = [
+        Row(f"{engine}MmBackward0", 0, 40),
+        Row("MmBackward0", 3, 35),
+        Row("aten::mm", 10, 20),
+        Row("aten::resolve_conj", 12, 13),
+        Row(f"{engine}torch::autograd::AccumulateGrad", 40, 90),
+        Row("torch::autograd::AccumulateGrad", 50, 80),
+        Row("aten::add_", 55, 60),
+    ]
+    without = [row for row in rows if row.name not in ("MmBackward0", "torch::autograd::AccumulateGrad")]
+    window = capture(samples=[(50, 1), (100, 2)])
+    found = charge(window, events(without))
+    assert _instants(found) == _instants(charge(window, events(rows)))
+    assert found.kind_ns["compute"] == 15
+
+
 def test_the_forward_of_a_registered_operator_is_compute_although_torch_wraps_its_code() -> None:
     rows = [Row("job::device", 0, 60), Row("GeneratedBackwardFor_job_device_default", 1, 59)]
     assert charge(capture(end=60), events(rows)).kind_ns["compute"] == 60
