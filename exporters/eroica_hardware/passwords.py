@@ -3,7 +3,7 @@
 Takes lines "user:scrypt:N:r:p:salt:hash" (salt and hash in hex; RFC 7914), gives yes or no to an Authorization header
 (RFC 7617). The hash is Python's hashlib.scrypt, which is OpenSSL's. One check takes 16 MiB and tens of milliseconds, so
 that only one runs at a time, a password that was right once is known again by its digest, and after a wrong one the
-next guess waits.
+next guess of that client waits.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MOST_MEMORY = 64 << 20
 SALT_BYTES = HASH_BYTES = 32
 REST_SECONDS = 1.0
 MOST_HEADER = 1024
+MOST_CLIENTS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ class Doorkeeper:
         self._users, self._clock = dict(users), clock
         self._known: set[bytes] = set()
         self._lock = threading.Lock()
-        self._rests_until = -1.0
+        self._rests: dict[str, float] = {}
         self._secret = os.urandom(32)
 
-    def admits(self, header: str) -> bool:
-        """Return whether the value of an Authorization header lets in; never raises."""
+    def admits(self, header: str, client: str = "") -> bool:
+        """Return whether the value of an Authorization header lets in the client of that address; never raises."""
         if not self._users:
             return True
         user, password = _credentials(header)
@@ -108,17 +109,21 @@ class Doorkeeper:
         if user not in self._users or not self._lock.acquire(timeout=REST_SECONDS):
             return False
         try:
-            return self._checked(user, password, seen)
+            return self._checked(user, password, seen, client)
         finally:
             self._lock.release()
 
-    def _checked(self, user: str, password: bytes, seen: bytes) -> bool:
-        if self._clock() < self._rests_until:
+    def _checked(self, user: str, password: bytes, seen: bytes, client: str) -> bool:
+        now = self._clock()
+        if now < self._rests.get(client, now):
             return False
         if self._users[user].matches(password):
             self._known.add(seen)
             return True
-        self._rests_until = self._clock() + REST_SECONDS
+        if len(self._rests) >= MOST_CLIENTS:
+            self._rests = {one: until for one, until in self._rests.items() if until > now}
+        if len(self._rests) < MOST_CLIENTS:
+            self._rests[client] = now + REST_SECONDS
         return False
 
 

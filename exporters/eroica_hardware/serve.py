@@ -67,7 +67,7 @@ class _Handler(Handler):
         if path == "/-/healthy":
             healthy = self.server.healthy()
             self.answer(200 if healthy else 503, b"healthy\n" if healthy else b"a source has stopped\n")
-        elif not self.server.doorkeeper.admits(self.headers.get("Authorization", "")):
+        elif not self.server.doorkeeper.admits(self.headers.get("Authorization", ""), str(self.client_address[0])):
             self.answer(401, b"user and password are missing or wrong\n", WWW_Authenticate='Basic realm="metrics"')
         elif path == "/metrics":
             self._metrics()

@@ -23,6 +23,7 @@ from eroica_otel.hardware.announce import SOCKET, Announcement, announce
 from eroica_otel.hardware.ringreader import open_ring
 from eroica_otel.hardware.shared import open_folder
 from jobs import wait_until
+from servers import prometheus
 
 TESTS = Path(__file__).parents[1]
 SECOND = 1_000_000_000
@@ -320,3 +321,39 @@ def test_a_read_only_folder_is_refused_with_a_remedy(tmp_path: Path) -> None:
     agent = Agent(shared, "--sources", "net", before=(*unshare, "sh", "-c", mount, "sh"))
     assert agent.process.wait(30) == 2
     assert "cannot be written by user 0; give a folder that this user may write by --dir" in agent.said()
+
+
+def test_a_real_prometheus_scrapes_it_over_https_with_a_password(tmp_path: Path, control: Path) -> None:
+    certificate, key, users = (tmp_path / name for name in ("certificate.pem", "key.pem", "users"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-subj", "/CN=localhost", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    made = [sys.executable, "-m", "eroica_hardware", "password", "prom"]
+    users.write_bytes(subprocess.run(made, input=b"secret\n", capture_output=True, check=True).stdout)
+    protected = ["--tls-certificate", certificate, "--tls-key", key, "--password-file", users]
+    agent = Agent(
+        tmp_path / "shared", "--sources", "nvml,nvml_state,net", *map(str, protected), variables=recorded(control)
+    )
+    jobs = "\n".join(
+        f"""
+  - job_name: {name}
+    scheme: https
+    tls_config: {{insecure_skip_verify: true}}
+    basic_auth: {{username: {user}, password: secret}}
+    static_configs: [{{targets: ["{agent.url().removeprefix("https://")}"]}}]"""
+        for name, user in (("right", "prom"), ("wrong", "guest"))
+    )
+    config = f"global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:{jobs}\n"
+    try:
+        with prometheus(tmp_path / "prometheus", config=config) as server:
+            wait_until(lambda: len(server.query("hw_power_watts")) == 3, "the power of three GPUs")
+            found = {each["metric"]["hw_id"]: float(each["value"][1]) for each in server.query("hw_power_watts")}
+            assert found == {"GPU-a": 625.24, "GPU-b": 588.39, "GPU-m": 292.14}
+            assert [each["metric"]["job"] for each in server.query("up == 1")] == ["right"]
+            assert [each["metric"]["job"] for each in server.query("up == 0")] == ["wrong"]
+            (most,) = server.query('max(eroica_hardware_resource_ratio{resource="sm_clock"})')
+            assert float(most["value"][1]) == 1
+    finally:
+        agent.end()

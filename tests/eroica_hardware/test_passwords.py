@@ -94,3 +94,11 @@ def test_after_a_wrong_password_the_next_guess_waits_and_those_known_do_not() ->
     assert not keeper.admits(basic("other", "also right"))
     clock.now += 1.1
     assert keeper.admits(basic("other", "also right"))
+
+
+def test_who_guesses_locks_out_nobody_else() -> None:
+    keeper = Doorkeeper({"prom": cheap("right")}, Turned())
+    for client in map(str, range(3000)):
+        assert not keeper.admits(basic("prom", "wrong"), client)
+    assert not keeper.admits(basic("prom", "right"), "0")
+    assert keeper.admits(basic("prom", "right"), "10.0.0.1")
