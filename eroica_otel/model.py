@@ -114,7 +114,7 @@ class Pattern:
         mu: Mean use of the resource while critical, in [0, 1]; None without samples.
         sigma: Standard deviation of the same; None without samples.
         noise_seconds: Standard deviation of its seconds per iteration over sub-windows (reference windows only).
-        peaks: 90th percentile of the rate by direction (nic_tx, nic_rx), communication only.
+        peaks: 90th percentile of the rate of links (nic_tx, nic_rx, nvlink), communication only.
         collectives: Per process group, communication only.
         stack: Frames outermost first as "module:qualname:firstline", python only.
     """

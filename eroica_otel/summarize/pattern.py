@@ -162,7 +162,7 @@ def _patterns(
                 mu=use.mu,
                 sigma=use.sigma,
                 noise_seconds=noise.get(number),
-                peaks=link_peaks(capture, _whole_time(charged.moves, number)) if number in calls else {},
+                peaks=link_peaks(capture, _whole_time(charged.moves, number), metrics) if number in calls else {},
                 collectives=calls.get(number, ()),
                 stack=function.stack,
             )

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from eroica_otel.model import Capture, Collective
 from eroica_otel.summarize.blocks import Moves
-from eroica_otel.summarize.intervals import Intervals, Times, clip, inside, union
+from eroica_otel.summarize.intervals import Intervals, Reals, Times, clip, inside, union
+from eroica_otel.traces import Samples
 
+NANOSECONDS = 1e9
 BIN_NS = 5_000_000
 """200 Hz: at 1 kHz idle samples between two bursts dominate, below 100 Hz the end of a slow link is named wrongly."""
 PEAK_QUANTILE = 0.9
@@ -42,27 +44,42 @@ def _collective(moves: Moves, group: str, members: list[int]) -> Collective:
     )
 
 
-def link_peaks(capture: Capture, whole: Intervals) -> Mapping[str, float]:
+def link_peaks(capture: Capture, whole: Intervals, device: Mapping[str, Samples] | None = None) -> Mapping[str, float]:
     """Return the 90th percentile of the link's rate per direction over ``whole``, as a share of its speed.
+
+    Args:
+        device: Samples of the device, as Trace.metrics; of NVLink's two directions the busier is told.
 
     ``whole`` is all the time inside one collective function, not only its exposed part: exposed time misses a slow
     link. Each bin of 5 ms counts by its overlap. Slightly above 1 is possible (headers, a token bucket); empty without
     a known speed or samples.
     """
-    if not capture.nic_peak_bytes or capture.nic_ns.size < 2:
+    found: dict[str, float] = {}
+    if capture.nic_peak_bytes:
+        for name, counter in (("nic_tx", capture.nic_tx), ("nic_rx", capture.nic_rx)):
+            found |= _peak(name, capture.nic_ns, counter, capture.nic_peak_bytes, whole)
+    for samples in (device or {}).get("nvlink_tx"), (device or {}).get("nvlink_rx"):
+        if samples is not None and samples.time_ns.size:
+            used = np.append(0.0, np.cumsum(samples.ratio[:-1] * np.diff(samples.time_ns)))
+            seen = _peak("nvlink", samples.time_ns, used, NANOSECONDS, whole)
+            found |= {name: max(peak, found.get(name, 0.0)) for name, peak in seen.items()}
+    return found
+
+
+def _peak(
+    name: str, times: Times, counter: NDArray[np.int64] | Reals, peak_per_second: float, whole: Intervals
+) -> dict[str, float]:
+    """Return {name: 90th percentile}; {} without samples while ``whole`` lasts."""
+    if times.size < 2:
         return {}
-    first, last = int(capture.nic_ns[0]), int(capture.nic_ns[-1])
+    first, last = int(times[0]), int(times[-1])
     borders = np.arange(first, last + 1, BIN_NS)
     weight = inside(union(clip(whole, first, int(borders[-1]))), borders)
     if not weight.sum():
         return {}
-    peak = capture.nic_peak_bytes * BIN_NS / 1e9
-    directions = {"nic_tx": capture.nic_tx, "nic_rx": capture.nic_rx}
-    return {
-        # From the first sample on: as a float64 a time since 1970 is only good to 256 ns.
-        name: _weighted_quantile(np.diff(np.interp(borders - first, capture.nic_ns - first, counter)) / peak, weight)
-        for name, counter in directions.items()
-    }
+    # From the first sample on: as a float64 a time since 1970 is only good to 256 ns.
+    rates = np.diff(np.interp(borders - first, times - first, counter)) / (peak_per_second * BIN_NS / NANOSECONDS)
+    return {name: _weighted_quantile(rates, weight)}
 
 
 def _weighted_quantile(values: NDArray[np.float64], weight: Times) -> float:
