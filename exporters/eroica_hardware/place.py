@@ -24,20 +24,30 @@ def prepare(path: Path) -> int:
     Raises:
         ConfigError: it cannot be made, opened or written, or its name is a link.
     """
-    try:
-        path.mkdir(mode=0o755, exist_ok=True)
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path} cannot be made: {path.parent} is missing; {REMEDY}") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be made: {error.strerror}; {REMEDY}") from error
+    made = _made(path)
     try:
         folder = open_folder(path)
     except HardwareError as error:
         raise ConfigError(f"{error}; {REMEDY}") from error
+    if made:
+        os.fchmod(folder, 0o755)  # workers of other users read it; the umask is nobody's business here
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
         os.close(folder)
         raise ConfigError(f"{path} cannot be written by user {os.geteuid()}; {REMEDY}")
     return folder
+
+
+def _made(path: Path) -> bool:
+    """Make the folder; return whether it had to be made."""
+    try:
+        path.mkdir(mode=0o755)
+    except FileExistsError:
+        return False
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} cannot be made: {path.parent} is missing; {REMEDY}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be made: {error.strerror}; {REMEDY}") from error
+    return True
 
 
 def same(folder: int, path: Path) -> bool:
