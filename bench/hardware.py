@@ -1,0 +1,268 @@
+"""What the node agent costs with 8 GPUs, how steady it is, what a worker's read costs, and whether rings ever tear.
+
+    python bench/hardware.py cost [--seconds 10] [--latency-us 0] [--busy] [--against CHECKOUT]
+    python bench/hardware.py read
+    python bench/hardware.py races [--count 10000000] [--processes 2]
+
+cost: the real agent (bench/hardware_agent.py), 100 Hz and then a window that is announced to it. Its GPUs are not real.
+Where a C compiler and nvidia-ml-py are at hand, the real nvidia-ml-py asks a stand-in of NVIDIA's library
+(nvml_stand_in.c), else the agent asks an object with the NVML calls. So the cost of a real driver's calls is NOT in the
+figures; ``--latency-us`` adds so much time on the core to each call. Interfaces, RDMA ports and PCIe devices are files
+in memory, which answer faster than sysfs does; CPU pressure and disks are this machine's. CPU time is that of all
+threads of the agent (schedstat), in blocks of half a second: cores that others keep busy make everything cost up to
+three times as much, so the figure is that of the lowest tenth of the blocks, and the median is beside it.
+
+read: a worker's read of the 20 s before now out of rings as the agent writes them, CPU time, median and least of 15.
+
+races: reads of a small ring while its writer goes on, both the real code, in an order drawn at random before each part
+of a load; stores are divided at any byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from eroica_otel.hardware.announce import Announcement, announce  # noqa: E402
+from eroica_otel.hardware.ring import FileStore, Layout, Writer, create, slots_for  # noqa: E402
+from eroica_otel.hardware.ringreader import open_ring  # noqa: E402
+from eroica_otel.hardware.shared import open_folder  # noqa: E402
+from eroica_otel.hardware.source import Resource  # noqa: E402
+from factories_ring import at_random, is_torn, raced  # noqa: E402
+
+PORT = 19466
+BLOCK_SECONDS = 0.5
+FAMILIES = "nvml,nvml_state,gpm,rdma,net,pcie,pressure,disk"
+SECOND = 1_000_000_000
+READS = 15
+BATCH = 20_000
+# Rows as the agent writes them for 8 GPUs: source, columns, Hz in a window, columns that one worker reads.
+RINGS = (
+    ("nvml", 40, 1000, (0, 1, 2, 3, 4)),
+    ("gpm", 72, 9, (1, 4, 5, 6, 7, 8)),
+    ("rdma", 112, 200, (0, 1)),
+    ("net", 72, 500, (0, 1)),
+)
+LARGE = ("all of NVML in one ring, which is not done", 240, 1000, (0, 9, 10, 12, 13))
+
+
+def stand_in(folder: Path) -> dict[str, str]:
+    """Return the variables with which nvidia-ml-py finds the stand-in, {} where it cannot be made."""
+    compiler = shutil.which("cc")
+    made = folder / "libnvidia-ml.so.1"
+    source = ROOT / "bench" / "nvml_stand_in.c"
+    if (
+        compiler is None
+        or subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", made, source], check=False).returncode
+    ):
+        return {}
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+@contextmanager
+def agent(folder: Path, library: dict[str, str], arguments: argparse.Namespace, tree: Path) -> Iterator[int]:
+    """Run an agent of the checkout ``tree``; give its process number."""
+    path = os.pathsep.join(map(str, (ROOT / "tests", tree, tree / "exporters", ROOT)))
+    variables = os.environ | library | {"PYTHONPATH": path, "NVML_NS": str(round(arguments.latency_us * 1000))}
+    command = [sys.executable, str(ROOT / "bench" / "hardware_agent.py"), "--dir", str(folder), "--sources", arguments.sources]
+    command += ["--listen", f"127.0.0.1:{PORT}"]
+    command += [] if library else ["--recorded", "--latency-us", str(arguments.latency_us)]
+    process = subprocess.Popen(command, env=variables)
+    try:
+        while not list(folder.glob("*.ring")):
+            if process.poll() is not None:
+                raise SystemExit("hardware.py: the agent has ended, see above")
+            time.sleep(0.1)
+        time.sleep(1.5)
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of all threads of a process."""
+    return sum(int((one / "schedstat").read_text().split()[0]) for one in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+def blocks(pid: int, seconds: float) -> list[float]:
+    """Return the share of a core that a process uses, block by block, sorted."""
+    found = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before, begin = cpu_seconds(pid), time.monotonic()
+        time.sleep(BLOCK_SECONDS)
+        found.append((cpu_seconds(pid) - before) / (time.monotonic() - begin))
+    return sorted(found)
+
+
+def kept(name: str) -> dict[str, float]:
+    """Return a series of the agent by source."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    rows = [line.rsplit(" ", 1) for line in lines if line.startswith(f"{name}{{")]
+    return {labels.split('source="')[1].split('"')[0]: float(value) for labels, value in rows}
+
+
+def report(what: str, shares: Sequence[float], missed: dict[str, float]) -> None:
+    """Print one row of costs, and how well each source's rate was kept."""
+    lowest = shares[len(shares) // 10]
+    print(f"| {what} | {lowest:.2%} | {statistics.median(shares):.2%} |", flush=True)
+    rate, jitter, most = (
+        kept(f"eroica_hardware_{name}") for name in ("rate_hertz", "jitter_seconds", "jitter_most_seconds")
+    )
+    now = kept("eroica_hardware_missed_total")
+    for source, hertz in rate.items():
+        print(
+            f"    {source}: {hertz:.0f} Hz, late by {jitter[source] * 1e3:.2f} ms (most {most[source] * 1e3:.1f}),"
+            f" {now[source] - missed.get(source, 0):.0f} missed"
+        )
+
+
+def one_agent(arguments: argparse.Namespace, tree: Path, name: str) -> None:
+    """Measure an agent at the steady rate and in a window."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        library = stand_in(Path(folder))
+        shared = Path(folder) / "shared"
+        with agent(shared, library, arguments, tree) as pid:
+            missed = kept("eroica_hardware_missed_total")
+            report(f"{name}, 100 Hz", blocks(pid, arguments.seconds), missed)
+            said = Announcement(0, os.getpid(), 1, min(60.0, arguments.seconds + 3))
+            if refused := announce(shared, said):
+                raise SystemExit(f"hardware.py: the window was refused: {refused}")
+            time.sleep(1)
+            missed = kept("eroica_hardware_missed_total")
+            report(f"{name}, in a window", blocks(pid, arguments.seconds), missed)
+
+
+def cost(arguments: argparse.Namespace) -> None:
+    """Print the agent's cost, in turn with that of another checkout where one is given."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    if not arguments.busy:
+        stop(burners)
+    try:
+        print("| what | share of a core, lowest tenth | median |\n|---|---|---|")
+        for _ in range(arguments.rounds):
+            if arguments.against:
+                one_agent(arguments, arguments.against, "before")
+            one_agent(arguments, ROOT, "now")
+    finally:
+        stop(burners)
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def read(arguments: argparse.Namespace) -> None:
+    """Print what reads of 20 s cost."""
+    print("| ring | columns | Hz | a worker's columns, ms | all, ms |\n|---|---|---|---|---|")
+    for name, columns, hertz, wanted in (*RINGS, LARGE):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            few, every = reads(Path(folder), columns, hertz, wanted)
+        print(f"| {name} | {columns} | {hertz} | {few} | {every} |", flush=True)
+
+
+def reads(path: Path, columns: int, hertz: int, wanted: Sequence[int]) -> tuple[str, str]:
+    """Return what a read of these columns costs and of all, of 20 s that end at the newest sample."""
+    folder = open_folder(path)
+    form = Layout("x", tuple(Resource("r", "", "1", 1.0, False) for _ in range(columns)), slots_for(columns))
+    file = create(folder, "x.ring", form, 1)
+    writer = Writer(form, FileStore(file))
+    period = SECOND // hertz
+    total = min(form.slots + 2 * hertz, 25 * hertz)
+    for number in range(1, total + 1):
+        writer.append(number * period, [1.0] * columns)
+    ring = open_ring(folder, "x.ring")
+    end = total * period
+    few: list[float] = []
+    every: list[float] = []
+    for _ in range(READS):
+        for found, chosen in ((few, wanted), (every, None)):
+            begin = time.process_time()
+            samples = ring.read(end - 20 * SECOND + 1, end, chosen)
+            found.append(time.process_time() - begin)
+            if len(samples.times) != 20 * hertz:
+                raise SystemExit(f"hardware.py: {len(samples.times)} samples were read of {20 * hertz}")
+    ring.close()
+    for opened in (file, folder):
+        os.close(opened)
+    few_ms, every_ms = (f"{statistics.median(one) * 1e3:.2f} (least {min(one) * 1e3:.2f})" for one in (few, every))
+    return few_ms, every_ms
+
+
+def race(seed: int) -> tuple[int, int, int, int]:
+    """Return (samples accepted, lost to the writer, answers refused, torn) of one batch of reads."""
+    drawn = random.Random(seed)
+    accepted = lost = refused = torn = 0
+    for slots in (1, 2, 3, 8):
+        one, pick = at_random(slots, drawn.getrandbits(32))
+        for _ in range(BATCH // 4):
+            samples = raced(one, pick, most=pick.choice((2, 3, 6, 14)))
+            if samples is None:
+                refused += 1
+                continue
+            accepted, lost, torn = accepted + len(samples.times), lost + samples.lost, torn + is_torn(samples)
+    return accepted, lost, refused, torn
+
+
+def races(arguments: argparse.Namespace) -> int:
+    """Print what came of so many reads; return 1 where something torn was accepted."""
+    begin = time.monotonic()
+    batches = -(-arguments.count // BATCH)
+    sums = [0, 0, 0, 0]
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        for done, found in enumerate(pool.map(race, range(arguments.seed, arguments.seed + batches)), 1):
+            sums = [total + one for total, one in zip(sums, found, strict=True)]
+            if done % 50 == 0 or done == batches:
+                accepted, lost, refused, torn = sums
+                print(
+                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s: {accepted:,} samples accepted,"
+                    f" {lost:,} lost to the writer, {refused} answers refused, {torn} TORN",
+                    flush=True,
+                )
+    return int(sums[3] > 0)
+
+
+def main() -> int:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("cost")
+    one.add_argument("--seconds", type=float, default=10.0, help="of each of the two stretches")
+    one.add_argument("--rounds", type=int, default=1)
+    one.add_argument("--sources", default=FAMILIES, help="those that are read")
+    one.add_argument("--latency-us", type=float, default=0.0, help="time on the core that each NVML call takes besides")
+    one.add_argument("--busy", action="store_true", help="with an endless loop for each core")
+    one.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    one.set_defaults(run=cost)
+    commands.add_parser("read").set_defaults(run=read)
+    one = commands.add_parser("races")
+    one.add_argument("--count", type=int, default=10_000_000)
+    one.add_argument("--processes", type=int, default=2)
+    one.add_argument("--seed", type=int, default=1)
+    one.set_defaults(run=races)
+    arguments = parser.parse_args()
+    return arguments.run(arguments) or 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
