@@ -126,6 +126,9 @@ class Agent:
         for one in self.samplers.values():
             if isinstance(one, NsysSampler):
                 one.close()
+        if not any(thread.is_alive() for thread in self._threads):  # else closing may hang as that one does
+            for one in self.samplers.values():
+                getattr(one.source, "close", lambda: None)()
         self._leave()
 
     def _listen_again(self) -> None:
