@@ -124,8 +124,8 @@ def _charged(scopes: Any) -> set[Any]:
     """Return what is recorded for patterns: all but the nodes of the backward pass.
 
     A node is never charged (kinds.WRAPPERS), and lies inside of the engine's own event, which is not either. Without
-    nodes a window has a fourteenth fewer events and no arrows between forward and backward, and is stopped and saved in nine
-    tenths of the time (bench/README.md).
+    nodes a window has a fourteenth fewer events and no arrows between forward and backward, and is stopped and saved
+    in nine tenths of the time (bench/README.md).
     """
     return set(scopes.__members__.values()) - {scopes.BACKWARD_FUNCTION}
 
