@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
 from eroica_hardware.nvmlcalls import CALLS, LINK_S, Call
 from eroica_hardware.nvmlfacts import facts
+from eroica_hardware.nvmlfields import Fields, together
 from eroica_otel.hardware.pace import Clock
 from eroica_otel.hardware.source import Resource
 
@@ -23,6 +24,7 @@ class _Asked:
     def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call) -> None:
         self.gpu, self.kind, self.interval_s = gpu, call.names[0], call.interval_s
         self._nvml, self._handle, self._call = nvml, handle, call
+        self.fields = call.values if isinstance(call.values, Fields) else None
         self._ask = call.bound(nvml, handle)
         peaks = self._peaks()
         self.resources = tuple(
@@ -42,6 +44,18 @@ class _Asked:
             if code_of(error) in WITHOUT_DRIVER | WITHOUT_GPU:
                 raise
             return [math.nan] * len(self._call.names)
+
+
+class _Together:
+    """Several calls for fields of one GPU that are made as one; a field that fails later than at the look is NaN."""
+
+    def __init__(self, nvml: Nvml, handle: Handle, parts: Sequence[_Asked]) -> None:
+        self.gpu, self.kind, self.interval_s = parts[0].gpu, "fields", parts[0].interval_s
+        self.resources = tuple(resource for part in parts for resource in part.resources)
+        self.read = together(nvml, handle, [part.fields for part in parts if part.fields is not None])
+
+    def close(self) -> None:
+        """Nothing is lent."""
 
 
 class NvmlSource(GpuSource):
@@ -69,15 +83,22 @@ class NvmlSource(GpuSource):
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterator[Part]:
         if not self._quick:
             self.facts |= {gpu: facts(nvml, handle)}
+        links = []
         for row in CALLS:
             part = self._first(nvml, gpu, handle, row)
-            if part is not None and self._is_mine(part.interval_s):
+            if part is None or not self._is_mine(part.interval_s):
+                continue
+            if part.interval_s == LINK_S and part.fields is not None:
+                links.append(part)
+            else:
                 yield part
+        if links:
+            yield _Together(nvml, handle, links)
 
     def _is_mine(self, interval_s: float) -> bool:
         return self._quick is None or self._quick == (interval_s <= LINK_S)
 
-    def _first(self, nvml: Nvml, gpu: str, handle: Handle, row: Sequence[Call]) -> Part | None:
+    def _first(self, nvml: Nvml, gpu: str, handle: Handle, row: Sequence[Call]) -> _Asked | None:
         """Return the first call that the GPU answers; None with the reason in ``missing``."""
         reason = ""
         if not any(self._is_mine(call.interval_s) for call in row):

@@ -14,7 +14,7 @@ from functools import partial
 
 from eroica_hardware.gpus import Handle, Nvml, failures
 from eroica_hardware.nvmlbuffers import POWER_SAMPLES, Buffered
-from eroica_hardware.nvmlfields import Fields, field, fields
+from eroica_hardware.nvmlfields import Clock, Fields, field, fields
 
 Values = Callable[[Nvml, Handle], Sequence[float]]
 
@@ -64,7 +64,7 @@ class Call:
 
     def bound(self, nvml: Nvml, handle: Handle) -> Callable[[], Sequence[float]]:
         """Return what makes the call of one GPU, again and again; it raises what ``failures`` holds."""
-        if isinstance(self.values, Fields | Buffered):
+        if isinstance(self.values, Fields | Clock | Buffered):
             return self.values.bound(nvml, handle)
         return partial(self.values, nvml, handle)
 
@@ -101,7 +101,7 @@ def _clock(name: str, kind: int, interval_s: float) -> Call:
     return Call(
         (name,),
         "MHz",
-        lambda nvml, handle: [nvml.nvmlDeviceGetClockInfo(handle, kind)],
+        Clock(kind),
         lambda nvml, handle: [nvml.nvmlDeviceGetMaxClockInfo(handle, kind)],
         interval_s,
     )
