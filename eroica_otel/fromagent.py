@@ -21,6 +21,8 @@ NOT_ASKED = "no node agent is to be asked (EROICA_HARDWARE_DIR is empty)"
 LEAST_APART_NS = 4_000_000
 """Samples of a link that are kept lie this far apart at least, about as far as a worker's own: sigma, and what mu takes
 for a burst, depend on it, and workers with and without an agent are compared with each other."""
+FAR_NS = 100_000_000
+"""How much less of a window's begin or end the agent may have of a link than the worker itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,13 @@ def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
 
 
 def _finer(capture: Capture, use: LinkUse) -> bool:
-    """Whether the agent has sampled the link more often than the worker itself, as it does when it is asked."""
-    return _inside(capture, use.time_ns) > _inside(capture, capture.nic_ns)
+    """Whether the agent has sampled the link more often than the worker itself, as it does when it is asked.
+
+    And as far: one that ended in the middle of the window leaves many samples of its beginning.
+    """
+    own = capture.nic_ns
+    far = not own.size or (use.time_ns[0] <= own[0] + FAR_NS and use.time_ns[-1] >= own[-1] - FAR_NS)
+    return bool(far) and _inside(capture, use.time_ns) > _inside(capture, own)
 
 
 def _inside(capture: Capture, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:

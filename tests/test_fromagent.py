@@ -57,6 +57,13 @@ def test_the_workers_own_are_kept_where_the_agent_was_not_asked_to_hurry(tmp_pat
     assert sampled(tmp_path, captured).capture is captured
 
 
+def test_an_agent_that_ended_in_the_window_leaves_the_workers_own(tmp_path: Path) -> None:
+    columns = [resource(f"nic_{way}", "eth0", "By", 1e7, counter=True) for way in ("tx", "rx")]
+    leave(tmp_path, "net", columns, every(1, WIDE[0], END - 200 * MS, *RATE, rise=True))
+    captured = own(5)
+    assert sampled(tmp_path, captured).capture is captured
+
+
 def test_an_interface_of_the_same_name_elsewhere_is_another_one(tmp_path: Path) -> None:
     of_agent(tmp_path, 2, "eth0", begin=100_000_000)
     captured = own(5)

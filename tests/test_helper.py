@@ -24,6 +24,7 @@ from eroica_otel.outside import Stops
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, StatusWriter
+from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import Row, write_kineto
 from factories_worker import Endpoint, capture, free_port, status
 from jobs import scrape, value
@@ -413,6 +414,48 @@ def test_a_loaders_process_that_still_writes_is_waited_for_but_not_at_the_end(be
     beside.helper.tick(last=True)
     assert not folder.exists()
     assert beside.value(names.WINDOW_ID, reason="manual") == WINDOW
+
+
+def resources_missing(beside: Beside) -> dict[str, float]:
+    points = [point for point in scrape(beside.port) if point.name == names.RESOURCE_MISSING.name]
+    return {point.labels["resource"]: point.value for point in points}
+
+
+def test_a_gpu_jobs_window_has_what_the_agent_sampled_and_the_rest_is_told_once(
+    beside: Beside, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = replace(beside.helper._config, hardware_dir=str(tmp_path))
+    beside.helper._config = config
+    end = time.monotonic_ns() - 1_000 * MS
+    start = end - 1_000 * MS
+    columns = [resource("sm_clock", unit="MHz", peak=2000.0)]
+    leave(tmp_path, "nvml", columns, every(1, start - 500 * MS, end + 500 * MS, 1500.0))
+    beside.write(gpus=(GPU,), gpu_uuid=GPU, pci_bus_id="0000:83:00.0")
+    beside.helper.tick()
+    for window in (WINDOW, WINDOW + 1):
+        rows = [Row("ampere_sgemm_128x64_tn", start, end, "kernel", 7)]
+        folder = tmp_path / str(window)
+        folder.mkdir()
+        trace = write_kineto(folder / "t.json", rows)
+        beside.capture(window, start_ns=start, end_ns=end, realtime_offset_ns=(0, 0), gpu=True, trace=trace)
+        beside.helper.tick()
+    assert beside.value(names.PATTERN_MU, kind="compute", resource="sm_clock") == pytest.approx(0.75)
+    assert resources_missing(beside) == {
+        "cpu": 0, "nic": 0, "loader": 0, "sm_clock": 0, "sm": 1, "dram": 1, "pcie": 1, "nvlink": 1,
+    }  # fmt: skip
+    assert beside.value(names.WORKER_INFO, gpu_uuid=GPU, pci_bus_id="0000:83:00.0") == 1
+    told = [record.getMessage() for record in caplog.records if "not sampled" in record.getMessage()]
+    assert told == [
+        "eroica_otel: rank 0: not sampled: sm, dram, pcie, nvlink: the node agent does not sample it of " + GPU
+    ]
+
+
+def test_a_job_without_gpus_says_nothing_of_them(beside: Beside) -> None:
+    beside.write()
+    beside.helper.tick()
+    beside.capture()
+    beside.helper.tick()
+    assert resources_missing(beside) == {"cpu": 0, "nic": 0, "loader": 0}
 
 
 def test_that_the_loaders_processes_could_not_be_sampled_is_told(beside: Beside) -> None:

@@ -20,6 +20,7 @@ from jobs import wait_until
 
 HERE = Path(__file__).parent
 RANKS = 2
+WINDOW = 1_764_430_000
 
 
 @contextmanager
@@ -89,6 +90,21 @@ def test_mu_and_sigma_of_the_agents_samples_are_those_of_the_workers_own(tmp_pat
         # The agent was asked for a window, so it sampled at 1 kHz, of which every fourth is kept.
         assert 3 < result["step_ms"] < 6
         compare(result["own"], result["agent"])
+
+
+def test_an_agent_that_is_killed_in_the_window_leaves_the_workers_own_samples(tmp_path: Path, shared: Path) -> None:
+    with ranks(tmp_path, shared) as running:
+        with agent(shared, [told(process)["pid"] for process in running]):
+            for process in running:
+                let_go(process)
+            windows = [tmp_path / f"rank-{rank}" / f"window-{WINDOW}" for rank in range(RANKS)]
+            wait_until(lambda: all(folder.exists() for folder in windows), "the window to begin")
+        results = [told(process) for process in running]
+    for result in results:
+        assert result["failures"] == []
+        assert not result["finer"]
+        assert result["missing"] == {}
+        assert result["own"][augmenting(result["own"])][1] > 0
 
 
 def test_a_cpu_quota_on_one_rank_shows_in_its_mu_and_in_its_throttled_time(tmp_path: Path, shared: Path) -> None:

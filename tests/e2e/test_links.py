@@ -161,6 +161,13 @@ def limit(node: Node, megabits: int, sending: bool, receiving: bool) -> None:
             subprocess.run(command, check=True, capture_output=True)
 
 
+def test_links_of_one_speed_are_not_told_apart(wired: Wired) -> None:
+    shown = wired.window()
+    assert low(edges(shown)) == set()
+    assert {value(points, names.RESOURCE_MISSING.name, resource="nic") for points in shown.values()} == {0}
+    assert {value(points, names.FAILURES.name, stage="agent") for points in shown.values()} == {0}
+
+
 @pytest.mark.parametrize(
     ("sending", "receiving"), [(True, True), (True, False), (False, True)], ids=["both", "sent", "received"]
 )
@@ -177,5 +184,3 @@ def test_the_90th_percentile_tells_a_limited_link_and_the_mean_does_not(
     # Its own edge, and that of the rank that sends to it.
     assert low(edges(shown)) == ({slow} if sending else set()) | ({(slow + 1) % NODES} if receiving else set())
     assert low(of_collective(shown, names.PATTERN_MU, "nic")) == set()
-    assert {value(points, names.RESOURCE_MISSING.name, resource="nic") for points in shown.values()} == {0}
-    assert {value(points, names.FAILURES.name, stage="agent") for points in shown.values()} == {0}

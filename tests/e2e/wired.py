@@ -22,6 +22,8 @@ ITERATIONS = 100_000
 class Model(nn.Module):
     """Products of large matrices, of which only one layer's weights, 8 MB, are trained."""
 
+    fixed: torch.Tensor
+
     def __init__(self, repeats: int) -> None:
         super().__init__()
         self.first = nn.Linear(WIDTH, 2 * WIDTH)
