@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
 from eroica_otel.joboptions import JobOptions, Judge
+from eroica_otel.jobsend import Sender
 from eroica_otel.jobsources import Sources
 from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final
 from eroica_otel.jobtalk import Talk
@@ -79,6 +81,7 @@ class Localizer:
             undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers)
             undo.callback(self.metrics.stop)
+            self.sender = Sender(options.send, socket.gethostname(), self.metrics.address.port, self._talk.say)
             self._folder = StateFolder(options.state)
             undo.callback(self._folder.close)
             self.sources.read_back(self._folder.idle_seconds(wall()))
@@ -162,6 +165,7 @@ class Localizer:
         """Stop sources and server and write what is remembered."""
         self.sources.stop()
         self.metrics.stop()
+        self.sender.stop()
         self._save()
         self._journal.close()
         self._folder.close()
@@ -284,7 +288,8 @@ class Localizer:
         failures["journal"] += self._journal.failures
         failures["query"] += self.sources.failures()
         requests, queries = self.sources.requests(), self.sources.queries()
-        status = LocalizerStatus(__version__, failures, requests, self._options.thresholds, self._rejudged, queries)
+        thresholds, sent = self._options.thresholds, self.sender.counts()
+        status = LocalizerStatus(__version__, failures, requests, thresholds, self._rejudged, queries, sent)
         points = localizer_points(status)
         now = self._clock()
         for key, job in jobs.items():
@@ -292,6 +297,7 @@ class Localizer:
                 self._faults.guard("publish", partial(_add_points, points, self._record(key), job))
         reports = {key: record.report for key, record in self._records.items() if record.report is not None}
         self.metrics.publish(Publication(tuple(points), reports))
+        self._faults.guard("publish", lambda: self.sender.show(points))
 
     def _save(self) -> None:
         ordered = sorted(self._records.items(), key=lambda item: item[1].success_timestamp_seconds or 0.0)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from eroica_otel.jobsend import Destinations
 from eroica_otel.jobstate import Patience
 from eroica_otel.localize.presence import Presence
 from eroica_otel.model import WorkerWindow
@@ -45,6 +46,7 @@ class JobOptions:
         round_seconds: Longest time between two looks.
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
+        send: Where its own series are pushed to.
     """
 
     listen: Address | None
@@ -57,3 +59,4 @@ class JobOptions:
     round_seconds: float = 0.5
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None
+    send: Destinations = field(default_factory=Destinations)

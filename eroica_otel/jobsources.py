@@ -111,12 +111,17 @@ def check_backend(backend: Backend, *own: Address) -> None:
     Raises:
         ConfigError: the backend is one of its ``own`` addresses.
     """
-    parts = urlsplit(backend.url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     for address in own:
-        here = parts.hostname == address.host or (is_loopback(parts.hostname or "") and is_loopback(address.host))
-        if here and port == address.port:
+        if leads_to(backend.url, address):
             raise ConfigError(
                 f"--prometheus {shown_url(backend.url)} is this localizer's own {address.flag}; give the address of "
                 "the Prometheus that scrapes the workers"
             )
+
+
+def leads_to(url: str, address: Address) -> bool:
+    """Return whether who asks ``url`` asks what listens on ``address``."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    here = parts.hostname == address.host or (is_loopback(parts.hostname or "") and is_loopback(address.host))
+    return here and port == address.port

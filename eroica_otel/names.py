@@ -300,11 +300,22 @@ LOCALIZER_QUERIES = _central(
     type_=COUNTER,
     cpu_job=False,
 )
+LOCALIZER_DELIVERIES = _central(
+    "eroica_localizer_deliveries_total",
+    ("delivery", "outcome"),
+    "Deliveries of the localizer's own series; absent where it only waits to be scraped.",
+    "{delivery}",
+    type_=COUNTER,
+    cpu_job=False,
+)
 LOCALIZER_BUILD = _central(
     "eroica_localizer_build_info", ("version", "schema"), "Version of the running localizer, always 1."
 )
 
 ALL: tuple[Metric, ...] = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
+OF_WORKER = tuple(metric for metric in ALL if metric.component == WORKER)
+OF_LOCALIZER = (*(metric for metric in ALL if metric.component == LOCALIZER), FUNCTION_INFO)
+"""What the localizer shows: of a finding the stack of its function, too."""
 BY_NAME = {metric.name: metric for metric in ALL}
 BY_INSTRUMENT = {metric.instrument: metric for metric in ALL}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from eroica_otel.commands import sources
+from eroica_otel.commands import destinations, sources
 from eroica_otel.errors import ConfigError, QueryError
 from eroica_otel.job import Localizer
 from eroica_otel.joboptions import JobOptions
@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--tls-key", metavar="FILE", default="", help="PEM key of the certificate")
     where.add_argument("--token-file", metavar="FILE", default="", help="file with the bearer token to ask for")
     sources.configure(parser)
+    destinations.configure(parser)
     what = parser.add_argument_group("what it keeps and writes")
     what.add_argument("--state", metavar="DIR", default="", help="folder for windows, open findings and references "
                       "(default: ~/.local/state/eroica_otel)")  # fmt: skip
@@ -150,6 +151,7 @@ def _options(arguments: argparse.Namespace) -> JobOptions:
         renderers=RENDERERS,
         thresholds=Policy().thresholds(),
         backend=sources.backend(arguments, listen, metrics),
+        send=destinations.destinations(arguments, os.environ, listen, metrics),
     )
 
 

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -32,8 +32,9 @@ from eroica_otel.wanted import GRPC, OTLP, otlp_protocol
 
 DEFAULT_INTERVAL_SECONDS = 10.0
 LAST_RETRY_SECONDS = 1.0
-MOST_POINTS = 5000
-"""Points per instrument; the SDK's own limit of 2,000 cuts silently."""
+_METRICS_PATH = "/v1/metrics"
+MOST_POINTS = 100_000
+"""Points per instrument, also of a localizer of 200 jobs; the SDK's own limit of 2,000 cuts silently."""
 
 
 class Tally:
@@ -111,12 +112,17 @@ class CountingExporter(MetricExporter):
 
 
 class OtlpDelivery:
-    """Pushes by OTLP; endpoint, headers, certificates, compression and time-out are the exporter's own variables."""
+    """Pushes by OTLP; headers, certificates, compression and time-out are the exporter's own variables."""
 
-    def __init__(self, environment: Mapping[str, str], failed: Callable[[str], None]) -> None:
-        """Raises ConfigError when the protocol is unknown, ValueError or OSError when the exporter cannot be made."""
+    def __init__(self, environment: Mapping[str, str], failed: Callable[[str], None], endpoint: str = "") -> None:
+        """Make the exporter; without an ``endpoint`` that is its own variables', too.
+
+        Raises:
+            ConfigError: the protocol is unknown.
+            ValueError, OSError: the exporter cannot be made.
+        """
         self.tally = Tally(OTLP, failed)
-        exporter = CountingExporter(_exporter(environment), self.tally)
+        exporter = CountingExporter(_exporter(environment, endpoint), self.tally)
         # Without a thread of its own: ours also pushes at the end of a window.
         self.reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
 
@@ -130,13 +136,15 @@ class OtlpDelivery:
         """Nothing: whoever receives sees by its own clock that no more comes."""
 
 
-def _exporter(environment: Mapping[str, str]) -> MetricExporter:
+def _exporter(environment: Mapping[str, str], endpoint: str) -> MetricExporter:
     if otlp_protocol(environment) != GRPC:
-        return OTLPMetricExporter()
+        # What is given in code is taken as it is, where a variable's path would be completed.
+        base = endpoint.rstrip("/").removesuffix(_METRICS_PATH)
+        return OTLPMetricExporter(base + _METRICS_PATH if endpoint else None)
     # Imported here: whoever sends by HTTP need not load gRPC's library.
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-    return GrpcExporter()
+    return GrpcExporter(endpoint or None)
 
 
 def interval_seconds(environment: Mapping[str, str]) -> float:
@@ -161,17 +169,18 @@ def resource(identity: Identity, pid: int) -> Resource:
     return Resource.create(attributes)
 
 
-def provider(readers: list[MetricReader], of: Resource) -> MeterProvider:
-    """Return a MeterProvider with our buckets and a cardinality limit that cannot bite."""
+def provider(
+    readers: list[MetricReader], of: Resource, metrics: Iterable[names.Metric] = names.OF_WORKER
+) -> MeterProvider:
+    """Return a MeterProvider for these series, with our buckets and a limit that cannot bite."""
     views = []
-    for metric in names.ALL:
-        if metric.component == names.WORKER:
-            arguments: dict[str, Any] = {"instrument_name": metric.instrument}
-            if metric.type == names.HISTOGRAM:
-                arguments["aggregation"] = ExplicitBucketHistogramAggregation(names.ITERATION_BUCKETS_SECONDS)
-            if "aggregation_cardinality_limit" in inspect.signature(View).parameters:
-                arguments["aggregation_cardinality_limit"] = MOST_POINTS
-            views.append(View(**arguments))
+    for metric in metrics:
+        arguments: dict[str, Any] = {"instrument_name": metric.instrument}
+        if metric.type == names.HISTOGRAM:
+            arguments["aggregation"] = ExplicitBucketHistogramAggregation(names.ITERATION_BUCKETS_SECONDS)
+        if "aggregation_cardinality_limit" in inspect.signature(View).parameters:
+            arguments["aggregation_cardinality_limit"] = MOST_POINTS
+        views.append(View(**arguments))
     return MeterProvider(metric_readers=readers, resource=of, views=views, shutdown_on_exit=False)
 
 

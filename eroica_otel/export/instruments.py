@@ -13,15 +13,15 @@ from eroica_otel.export.board import Board
 Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
 
-def create(meter: Meter, board: Board) -> dict[str, Histogram]:
-    """Create every instrument of the worker; return the histograms by series name, which are recorded into.
+def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.OF_WORKER) -> dict[str, Histogram]:
+    """Create the instruments of ``metrics``; return the histograms by series name, which are recorded into.
 
     Gauges and counters are observable: a point vanishes when the board stops showing it, where a synchronous gauge
     would be repeated for ever.
     """
     histograms: dict[str, Histogram] = {}
     first = True
-    for metric in (metric for metric in names.ALL if metric.component == names.WORKER):
+    for metric in metrics:
         if metric.type == names.HISTOGRAM:
             histograms[metric.name] = meter.create_histogram(metric.instrument, metric.unit, metric.help)
             continue

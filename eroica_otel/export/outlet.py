@@ -17,7 +17,7 @@ from eroica_otel.errors import ConfigError, DeliveryError
 from eroica_otel.export import pull
 from eroica_otel.export.delivery import Delivery, OtlpDelivery, Pusher, interval_seconds, provider, resource
 from eroica_otel.export.node import NodePage
-from eroica_otel.export.remotewrite import RemoteWrite, Target
+from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
 from eroica_otel.model import Identity
 from eroica_otel.wanted import OTLP, PROMETHEUS, otlp_endpoint, prometheus_address, unknown, wanted
 
@@ -75,7 +75,7 @@ class Outlet:
             made: Delivery = OtlpDelivery(self._environment, self._told(otlp_endpoint(self._environment)))
         elif self._config.remote_write_url:
             target = Target.of(self._config)
-            made = RemoteWrite(target, self._identity, self._told(target.url))
+            made = RemoteWrite(target, job_and_instance(self._identity), self._told(target.url))
         else:
             return None  # the trainer has said so
         self._deliveries.append(made)

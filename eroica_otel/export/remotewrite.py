@@ -1,7 +1,7 @@
 """Delivery by Prometheus remote write: sends what a scrape of the same worker would show, and ends what disappears.
 
 Samples are taken from the page that pull serves, so both give the same series. ``job`` and ``instance``, which a scrape
-adds, are those that OTLP would get: TEAM/TRAINING_JOB and rank-N.
+adds, are those that OTLP would get: of a worker TEAM/TRAINING_JOB and rank-N.
 """
 
 from __future__ import annotations
@@ -88,13 +88,19 @@ class _Straight(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def job_and_instance(identity: Identity) -> tuple[str, str]:
+    """Return what a worker's series carry as ``job`` and ``instance``."""
+    job = f"{identity.team}/{identity.training_job}" if identity.team else identity.training_job
+    return job, f"rank-{identity.rank}"
+
+
 class RemoteWrite:
-    """Pushes this worker's series to one target."""
+    """Pushes the series of one process to one target."""
 
     def __init__(
         self,
         target: Target,
-        identity: Identity,
+        job_instance: tuple[str, str],
         failed: Callable[[str], None],
         wall: Callable[[], float] = time.time,
         pause: Callable[[float], bool] | None = None,
@@ -103,8 +109,7 @@ class RemoteWrite:
         self.tally = Tally(REMOTE_WRITE, failed)
         self.reader, self._registry = page()
         self._target = target
-        job = f"{identity.team}/{identity.training_job}" if identity.team else identity.training_job
-        self._added = (("job", job), ("instance", f"rank-{identity.rank}"))
+        self._added = tuple(zip(("job", "instance"), job_instance, strict=True))
         self._opener = urllib.request.build_opener(_Straight)
         self._wall = wall
         self._ending = threading.Event()

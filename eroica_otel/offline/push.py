@@ -23,7 +23,7 @@ from eroica_otel.export.delivery import Delivery, OtlpDelivery, provider, resour
 from eroica_otel.export.instruments import create
 from eroica_otel.export.points import window_points
 from eroica_otel.export.redact import NONE
-from eroica_otel.export.remotewrite import RemoteWrite, Target
+from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
 from eroica_otel.export.secret import read_key, redactor
 from eroica_otel.kinds import Frame
 from eroica_otel.model import SCHEMA, Identity, Point, WorkerWindow
@@ -133,7 +133,7 @@ def _delivery(name: str, who: Identity, to: Destination, failures: list[str]) ->
         failures.append(f"cannot be delivered to {address} ({why})")
 
     return OtlpDelivery(to.environment, failed) if name == OTLP else RemoteWrite(
-        Target.of(to.config), who, failed
+        Target.of(to.config), job_and_instance(who), failed
     )  # fmt: skip
 
 

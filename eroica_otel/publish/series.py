@@ -78,6 +78,7 @@ class LocalizerStatus:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     rejudged: int = 0
     queries: Mapping[str, int] = field(default_factory=dict)
+    deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def localizer_points(status: LocalizerStatus) -> list[Point]:
@@ -88,6 +89,8 @@ def localizer_points(status: LocalizerStatus) -> list[Point]:
     rows += [(names.LOCALIZER_FAILURES, {"stage": stage}, count) for stage, count in status.failures.items()]
     rows += [(names.LOCALIZER_REQUESTS, {"outcome": outcome}, count) for outcome, count in status.requests.items()]
     rows += [(names.LOCALIZER_QUERIES, {"outcome": outcome}, count) for outcome, count in status.queries.items()]
+    for (delivery, outcome), count in status.deliveries.items():
+        rows.append((names.LOCALIZER_DELIVERIES, {"delivery": delivery, "outcome": outcome}, count))
     rows += [(names.THRESHOLD, {"threshold": name}, value) for name, value in status.thresholds.items()]
     return [Point(metric.name, labels, float(value)) for metric, labels, value in rows]
 

@@ -19,7 +19,7 @@ from eroica_otel.export.instruments import create, record
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
 from eroica_otel.export.remotewire import STALE_BITS
-from eroica_otel.export.remotewrite import RemoteWrite, Target
+from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
 from eroica_otel.export.standing import standing_points
 from factories_worker import FakeClock, free_port, identity, status, worker_window
 from jobs import wait_until
@@ -42,7 +42,9 @@ class Writer:
         self.failures: list[str] = []
         self.pauses: list[float] = []
         self.wall = wall or FakeClock(1_764_430_000.0)
-        self.write = RemoteWrite(Target(url, **target), who, self.failures.append, self.wall, self._pause)
+        self.write = RemoteWrite(
+            Target(url, **target), job_and_instance(who), self.failures.append, self.wall, self._pause
+        )
         self.scraped, self.registry = pull.page()
         meter = provider([self.write.reader, self.scraped], resource(who, 1)).get_meter("eroica_otel")
         self.board = Board()

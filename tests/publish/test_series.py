@@ -37,15 +37,16 @@ def one(points: Iterable[Point], metric: names.Metric) -> float:
 
 
 FAULTY = status(open_finding(), open_finding(verdict="job", ranks=(), hosts=(), scope="job", drift_distance=0.3))
-LOCALIZER = LocalizerStatus("0.1.0", {"judge": 1}, {"accepted": 9}, {"material": 0.05}, queries={"ok": 3})
+LOCALIZER = LocalizerStatus(
+    "0.1.0", {"judge": 1}, {"accepted": 9}, {"material": 0.05}, queries={"ok": 3}, deliveries={("otlp", "sent"): 1}
+)
 
 
 def test_names_and_labels_are_exactly_those_of_names_py() -> None:
     points = job_points(FAULTY) + localizer_points(LOCALIZER)
     for point in points:
         assert sorted(point.labels) == sorted(names.BY_NAME[point.name].labels)
-    central = {metric.name for metric in names.ALL if metric.component == names.LOCALIZER}
-    assert {point.name for point in points} == central | {names.FUNCTION_INFO.name}
+    assert {point.name for point in points} == {metric.name for metric in names.OF_LOCALIZER}
 
 
 def test_each_series_is_there_once() -> None:
