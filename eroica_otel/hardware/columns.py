@@ -18,6 +18,7 @@ from eroica_otel.hardware.pace import Clock, Pace
 from eroica_otel.hardware.source import Resource
 
 MOST_BYTES = 8192
+NUMBER_BYTES = 64
 # The kernel hands out the longer files of /proc by the page, in whole lines: only a short answer is surely all.
 SURELY_ALL = 3072
 BACK = "the counter went back"
@@ -74,10 +75,11 @@ def key_of(resource: Resource) -> str:
 class _File:
     """One open file and the columns in it, each with its place in the reading."""
 
-    def __init__(self, columns: Sequence[tuple[int, Column]], clock: Clock) -> None:
+    def __init__(self, columns: Sequence[tuple[int, Column]]) -> None:
         self.columns = columns
-        self.pace = Pace(max(column.interval_s for _, column in columns), clock)
-        self.always = not any(column.interval_s for _, column in columns)
+        self.interval_s = max(column.interval_s for _, column in columns)
+        # One number is read into little memory, which costs less.
+        self._most = NUMBER_BYTES if all(column.take is number for _, column in columns) else MOST_BYTES
         self._takes = [(place, column.take, column.resource.counter) for place, column in columns]
         self._file = -1
         self._last = [-math.inf] * len(columns)
@@ -99,8 +101,8 @@ class _File:
     def read(self, values: list[float], missing: dict[str, str]) -> None:
         """Fill in this file's values; a value that is not there leaves NaN and its reason."""
         try:
-            text = os.pread(self._file, MOST_BYTES, 0)
-            if len(text) > SURELY_ALL:
+            text = os.pread(self._file, self._most, 0)
+            if len(text) > SURELY_ALL or len(text) == self._most:
                 text = self._rest(text)
         except OSError as error:
             self.fail(said(error), missing)
@@ -122,10 +124,10 @@ class _File:
             values[place] = value
 
     def _rest(self, text: bytes) -> bytes:
-        part = text
-        while len(part) > SURELY_ALL:
-            part = os.pread(self._file, MOST_BYTES, len(text))
+        while part := os.pread(self._file, MOST_BYTES, len(text)):
             text += part
+            if len(part) <= SURELY_ALL:
+                break
         return text
 
     def _odd(self, index: int, reason: str, missing: dict[str, str]) -> None:
@@ -154,7 +156,8 @@ class FileSource(ABC):
         self._clock = clock
         self._files: list[_File] = []
         self._always: list[_File] = []
-        self._paced: list[tuple[float, int, _File]] = []
+        self._paced: list[tuple[Pace, list[_File]]] = []
+        self._due: list[tuple[float, int]] = []
         self._seen = -math.inf
         self._blank: list[float] = []
 
@@ -171,7 +174,7 @@ class FileSource(ABC):
             by_path.setdefault(column.path, []).append(column)
         found: list[Resource] = []
         for columns in by_path.values():
-            file = _File(list(enumerate(columns, len(found))), self._clock)
+            file = _File(list(enumerate(columns, len(found))))
             try:
                 file.open()
             except FileNotFoundError as error:
@@ -183,8 +186,13 @@ class FileSource(ABC):
             found += [column.resource for column in columns]
         self.resources = tuple(found)
         self._blank = [math.nan] * len(found)
-        self._always = [file for file in self._files if file.is_open and file.always]
-        self._begin_anew([file for file in self._files if file.is_open and not file.always])
+        by_interval: dict[float, list[_File]] = {}
+        for file in self._files:
+            if file.is_open:
+                by_interval.setdefault(file.interval_s, []).append(file)
+        self._always = by_interval.pop(0.0, [])
+        self._paced = [(Pace(interval, self._clock), files) for interval, files in by_interval.items()]
+        self._all_due()
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
@@ -196,23 +204,25 @@ class FileSource(ABC):
         return values
 
     def _read_paced(self, values: list[float], now: float) -> None:
-        """Read the files that are due; the clock is asked once for all that are not."""
+        """Read the files that are due; those of one interval are read together and share the time it may take."""
         if now < self._seen:  # a clock that went back would make all wait
-            self._begin_anew([file for _, _, file in self._paced])
+            self._all_due()
         self._seen = now
         due = []
-        while self._paced and self._paced[0][0] <= now:
-            due.append(heappop(self._paced))
-        for _, number, file in due:
-            file.pace.start(now)
-            file.read(values, self.missing)
-            file.pace.end()
-            heappush(self._paced, (file.pace.due, number, file))
+        while self._due and self._due[0][0] <= now:
+            due.append(heappop(self._due)[1])
+        for index in due:
+            pace, files = self._paced[index]
+            pace.start(now)
+            for file in files:
+                file.read(values, self.missing)
+            pace.end()
+            heappush(self._due, (pace.due, index))
 
-    def _begin_anew(self, files: Sequence[_File]) -> None:
-        self._paced = [(-math.inf, number, file) for number, file in enumerate(files)]
+    def _all_due(self) -> None:
+        self._due = [(-math.inf, index) for index in range(len(self._paced))]
 
     def close(self) -> None:
         for file in self._files:
             file.close()
-        self._files, self._always, self._paced, self._blank, self.resources = [], [], [], [], ()
+        self._files, self._always, self._paced, self._due, self._blank, self.resources = [], [], [], [], [], ()
