@@ -18,8 +18,9 @@ from prometheus_client.registry import Collector
 from eroica_hardware import names
 from eroica_hardware.announce import Announcements
 from eroica_hardware.deadlines import SECOND
+from eroica_hardware.gpustatus import SOURCE, Seen
 from eroica_hardware.nvml import NvmlSource
-from eroica_hardware.readings import latest
+from eroica_hardware.readings import Reading, latest
 from eroica_hardware.sampler import Sampler
 from eroica_hardware.series import Sample, samples
 from eroica_hardware.windows import Windows
@@ -50,6 +51,7 @@ class Exposition(Collector):
         self._host, self._folder, self._samplers = host, folder, samplers
         self._windows, self._announcements, self._clock = windows, announcements, clock
         self._interfaces = sys / "class" / "net"
+        self._seen = Seen()
 
     def collect(self) -> Iterator[Family]:
         """Yield one family per name, in the order of names.py."""
@@ -66,8 +68,20 @@ class Exposition(Collector):
         readings = {one.source.family: latest(self._folder, one.source.family, now) for one in self._samplers}
         yield from samples(readings, lambda name: (self._interfaces / name / "device").exists())
         for sampler in self._samplers:
+            yield from self._gpus(sampler, readings[sampler.source.family], now)
             yield from of_source(sampler, now)
         yield from self._own(now)
+
+    def _gpus(self, sampler: Sampler, readings: Sequence[Reading], now: int) -> Iterator[Sample]:
+        """Yield what each GPU is, and how it is."""
+        source = sampler.source
+        if not isinstance(source, NvmlSource) or source.family != SOURCE:
+            return
+        present, missing = dict(source.facts), dict(source.missing)
+        for gpu, told in present.items():
+            yield names.GPU_INFO, {"hw_id": gpu, "hw_type": "gpu", "hw_vendor": "NVIDIA", **told}, 1.0
+        answers = source.family not in missing and not is_silent(sampler, now)
+        yield from self._seen.samples(present, missing, answers, readings)
 
     def _own(self, now: int) -> Iterator[Sample]:
         for outcome in OUTCOMES:
@@ -78,18 +92,20 @@ class Exposition(Collector):
         yield names.BUILD_INFO, {"version": __version__}, 1.0
 
 
+def is_silent(sampler: Sampler, now: int) -> bool:
+    """Whether its source has been asked and does not answer."""
+    return sampler.deadlines.overdue(now) > SILENT_NS
+
+
 def of_source(sampler: Sampler, now: int) -> Iterator[Sample]:
     """Yield what a source has, lacks and costs; of one that does not answer the rate is 0."""
     source = sampler.source
     whose = {"source": source.family}
-    silent = sampler.deadlines.overdue(now) > SILENT_NS
+    silent = is_silent(sampler, now)
     yield names.RESOURCES, whose, len(source.resources)
     missing = dict(source.missing) | ({source.family: NO_ANSWER} if silent else {})
     for what, reason in sorted(missing.items())[:MOST_MISSING]:
         yield names.MISSING, whose | {"what": one_line(what), "reason": one_line(reason)}, 1.0
-    if isinstance(source, NvmlSource):
-        for gpu, told in dict(source.facts).items():
-            yield names.GPU_INFO, {"hw_id": gpu, "hw_type": "gpu", "hw_vendor": "NVIDIA", **told}, 1.0
     kept = sampler.deadlines.kept
     yield names.SAMPLES, whose, sampler.samples
     yield names.MISSED, whose, kept.missed

@@ -62,6 +62,13 @@ ERRORS = _hw(
     "network_io_direction",
     type_=COUNTER,
 )
+STATUS = _hw(
+    "hw_status",
+    "hw.status",
+    "1",
+    "1 for the state an NVIDIA GPU is in: ok, failed (it was there and is lost), predicted_failure (rows to remap).",
+    "hw_state",
+)
 NETWORK_IO = _hw(
     "hw_network_io_bytes_total",
     "hw.network.io",

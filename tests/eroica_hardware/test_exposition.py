@@ -168,7 +168,36 @@ def test_a_gpu_that_is_lost_is_told(scene: AgentScene) -> None:
     reason = 'host="node-1",reason="gpu is lost",source="nvml",what="GPU-a"'
     assert scene.series()[f"eroica_hardware_missing{{{reason}}}"] == 1
     scene.go(70)
-    assert not [name for name in scene.series() if name.startswith("hw_") and "GPU-a" in name]
+    left = {name.partition("{")[0] for name in scene.series() if name.startswith("hw_") and "GPU-a" in name}
+    assert left == {"hw_status"}
+
+
+def states(scene: AgentScene) -> dict[str, str]:
+    """Return the state of each GPU."""
+    rows = [name for name, value in scene.series().items() if name.startswith("hw_status") and value]
+    found = [dict(re.findall(r'(\w+)="([^"]*)"', row)) for row in rows]
+    return {labels["hw_id"]: labels["hw_state"] for labels in found}
+
+
+def test_the_state_of_a_gpu_over_its_life(scene: AgentScene) -> None:
+    scene.go(2)
+    assert states(scene) == {"GPU-a": "ok", "GPU-m": "ok"}
+    scene.nvml.gpus[0].said["Remapped Rows", "Pending"] = "Yes"
+    scene.go(12)  # asked for every 10 s
+    assert states(scene) == {"GPU-a": "predicted_failure", "GPU-m": "ok"}
+    scene.nvml.gpus[1].lost = True
+    for _ in range(3):  # before and after the devices are looked at anew, when it has no name any more
+        scene.go(8)
+        assert states(scene) == {"GPU-a": "predicted_failure", "GPU-m": "failed"}
+    scene.nvml.driver = 9
+    scene.go(8)
+    assert states(scene) == {}
+    scene.nvml.driver, scene.nvml.gpus[1].lost = 0, False
+    scene.nvml.gpus[0].said["Remapped Rows", "Pending"] = "No"
+    scene.go(25)
+    assert states(scene) == {"GPU-a": "ok", "GPU-m": "ok"}
+    scene.now += 5 * SECOND  # the driver hangs
+    assert states(scene) == {}
 
 
 def test_labels_and_types_are_those_of_the_table(scene: AgentScene) -> None:
