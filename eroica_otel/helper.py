@@ -171,9 +171,13 @@ class Helper:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _sampled(self, capture: Capture) -> Sampled:
-        """Return the capture with what the node agent has sampled of the window; without windows of iterations none."""
+        """Return the capture with what the node agent has sampled of the window.
+
+        A blocked window has stacks alone: what is missing of a GPU stays as it was.
+        """
         if self._status is None or not capture.window.stop:
-            return Sampled(capture, {}, capture.missing)
+            before = {name: why for name, why in self._missing.items() if name in GPU_RESOURCES}
+            return Sampled(capture, {}, {**before, **capture.missing})
         return with_agent(capture, self._status, self._config.hardware_dir)
 
     def _say_missing(self, capture: Capture) -> None:

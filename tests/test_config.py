@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,13 @@ def test_every_default_is_a_value_that_may_be_given() -> None:
     }
     config = WorkerConfig.from_env(environment)
     assert config == WorkerConfig.from_env({})
+
+
+def test_the_agents_folder_is_absolute_and_may_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert WorkerConfig.from_env({}).hardware_dir == "/run/eroica-hardware"
+    assert WorkerConfig.from_env({"EROICA_HARDWARE_DIR": "shared"}).hardware_dir == str(tmp_path / "shared")
+    assert WorkerConfig.from_env({"EROICA_HARDWARE_DIR": ""}).hardware_dir == ""
 
 
 def test_order_and_hold_are_checked_and_read() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import is_launched_as_rank_zero, job_name, resolve, resource_attributes
+from eroica_otel.identity import is_launched_as_rank_zero, job_name, pod_of, resolve, resource_attributes
 
 ARGV = ["/home/me/train.py", "--lr", "1"]
 
@@ -111,6 +111,22 @@ def test_the_labels_are_those_of_every_data_point() -> None:
     config = WorkerConfig(training_job="mine", team="vision")
     found = resolve(config, {"RANK": "3", "OTEL_RESOURCE_ATTRIBUTES": "host.name=h"}, ARGV)
     assert found.labels() == {"training_job": "mine", "team": "vision", "rank": "3", "host": "h", "role": ""}
+
+
+@pytest.mark.parametrize(
+    ("environment", "pod"),
+    [
+        ({"HOSTNAME": "node-3"}, ""),
+        ({"HOSTNAME": "job-0", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "job-0"),
+        ({"HOSTNAME": "node-3", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "job-0"}, "job-0"),
+        ({"POD_NAME": "job-0", "K8S_POD_NAME": "job-1"}, "job-1"),
+        ({"K8S_POD_NAME": "job-1", "OTEL_RESOURCE_ATTRIBUTES": "k8s.pod.name=job-2"}, "job-2"),
+    ],
+)
+def test_the_pod_is_what_a_manifest_says_else_the_host_name_in_kubernetes(
+    environment: dict[str, str], pod: str
+) -> None:
+    assert pod_of(environment) == pod
 
 
 @pytest.mark.parametrize(

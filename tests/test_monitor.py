@@ -184,6 +184,20 @@ def bursts_of(worker: Worker) -> Iterator[Status]:
         yield worker("(D0 O0)*3", token_seconds=0.002)
 
 
+def test_the_node_agent_is_asked_until_a_second_after_the_expected_end(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[float] = []
+    monkeypatch.setattr(worker.windows.equipment, "announce", lambda rank, window, seconds: heard.append(seconds))
+    worker("(D0 O0)*25")
+    (worker.folder / REQUEST_FILE).touch()
+    for _ in range(3):
+        worker("")
+    window = worker.windows._pending
+    assert window is not None
+    assert heard == [pytest.approx((window.stop - 25) * 0.02 + 1)]
+
+
 def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> None:
     worker.monitor._reference_done = True
     worker("(D0 O0)*20")

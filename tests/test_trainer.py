@@ -306,6 +306,21 @@ def test_an_interface_that_is_gone_is_told_and_the_window_taken_without_it(
     assert capture.nic_ns.size == 0
 
 
+def test_the_node_agent_hears_of_windows_whose_length_is_known_and_of_no_probe(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[int, int, float]] = []
+    monkeypatch.setattr(training.windows.equipment, "announce", lambda *said: heard.append(said))
+    training.probe()
+    training.take(8, 11)
+    training.step(10)
+    assert heard == []
+    training.windows.take(Window(7, "manual", 20, 22), identity(3), 4.5)
+    assert heard == [(3, 7, 4.5)]
+    training.windows.take(Window(8, "manual", 2, 4), identity(3), 4.5)  # it is over
+    assert len(heard) == 1
+
+
 def test_the_signature_is_the_loop_and_the_parameters_of_the_first_optimizer() -> None:
     parameters = [torch.zeros(3, requires_grad=True), torch.zeros(2, 5, requires_grad=True)]
     optimizer = torch.optim.SGD(parameters, lr=0.1)

@@ -190,7 +190,7 @@ def busiest() -> tuple[Status, WorkerWindow]:
     """Return a worker that shows as much as one can: 50 functions, 12 groups, every reason, outcome and failure."""
     stages = (
         "start", "config", "capture", "monitor", "helper", "store", "summarize", "delivery", "stop", "profiler",
-        "orders", "fork", "place", "progress", "standstill", "watchdog",
+        "orders", "fork", "agent", "place", "progress", "standstill", "watchdog",
     )  # fmt: skip
     groups = [str(number) for number in range(12)]
     full = status(
