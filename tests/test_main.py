@@ -127,9 +127,12 @@ def test_a_crash_is_a_failure_and_never_the_code_of_a_finding(
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-def test_an_interrupt_ends_with_130(report_does: Callable[[Callable[[], int]], None]) -> None:
+def test_an_interrupt_ends_with_130(
+    report_does: Callable[[Callable[[], int]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     report_does(raises(KeyboardInterrupt()))
     assert main(["report"]) == 130
+    assert capsys.readouterr().err == "\neroica-otel: interrupted\n"
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _until_exit(words)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        sys.stderr.write("\neroica-otel: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()

@@ -18,14 +18,14 @@ def watch_of(path: str, *, tally: str = "", place: int = 0, beside: int = 1, gua
     """Return what watches the reading of ``path``.
 
     Args:
-        tally: File that is told how far it is, as ``place`` of it; "" for nobody.
+        tally: File that is told how far it is, as ``place`` of it; reading ends where it is gone. "" for nobody.
         beside: Files that are read at a time, which share the memory.
         guarded: Whether reading ends, by a TraceError, where what was read needs more memory than is free.
     """
 
     def read(size: int) -> None:
-        if tally:
-            note(tally, place, size)
+        if tally and not note(tally, place, size):
+            raise TraceError(f"{path}: given up after {size} bytes; start it again")
 
     def held(events: int, position: int) -> None:
         free = free_memory_bytes(os.getpid())

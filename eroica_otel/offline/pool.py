@@ -1,7 +1,7 @@
 """Many files -> many Members: over as many processes as there are cores, with progress for whoever looks on.
 
 Processes are spawned, so that threads of the caller are none of their business. One that dies (memory) takes only its
-own file with it: what it held up is read again, each in a process of its own.
+own file with it: what it held up is read again, each in a process of its own. An interrupt ends all of it at once.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.pool import ThreadPool
 
 from eroica_otel.offline.member import Member, Request, read_member
 from eroica_otel.offline.problem import Problem
@@ -20,6 +21,7 @@ from eroica_otel.offline.tally import Tally
 
 Told = Callable[[int, int, str, float], None]
 """Takes files done, files in all, the path of the latest, and the share of all bytes that is gone through, 0 to 1."""
+_Submit = Callable[[Request], "Future[Member | Problem]"]
 LOOK_SECONDS = 0.5
 """So often the readers are looked at."""
 SMALL_BYTES = 4 << 20
@@ -78,8 +80,8 @@ def _run(
     looked: Callable[[int], None],
 ) -> Iterator[tuple[int, Future[Member | Problem]]]:
     """Yield what is done; ``looked`` is told one of those that are not, as long as there is no news."""
-    with _executor(count) as executor:
-        futures = {executor.submit(read_member, requests[place]): place for place in places}
+    with _in_thread() if count == 1 else _in_processes(count) as submit:
+        futures = {submit(requests[place]): place for place in places}
         left = set(futures)
         while left:
             ready, left = wait(left, LOOK_SECONDS, FIRST_COMPLETED)
@@ -90,17 +92,33 @@ def _run(
 
 
 @contextmanager
-def _executor(count: int) -> Iterator[Executor]:
-    """Yield threads for one file at a time, processes for several; 0: one process for what killed another."""
-    made: Executor
-    if count == 1:
-        made = ThreadPoolExecutor(1)
-    else:
-        made = ProcessPoolExecutor(max(count, 1), mp_context=multiprocessing.get_context("spawn"))
+def _in_thread() -> Iterator[_Submit]:
+    """Yield what reads one file at a time.
+
+    Its thread is waited for by nobody, at no time: an interrupt ends the command in the middle of a file.
+    """
+    with ThreadPool(1) as threads:
+
+        def submit(request: Request) -> Future[Member | Problem]:
+            future: Future[Member | Problem] = Future()
+            threads.apply_async(
+                read_member, (request,), callback=future.set_result, error_callback=future.set_exception
+            )
+            return future
+
+        yield submit
+
+
+@contextmanager
+def _in_processes(count: int) -> Iterator[_Submit]:
+    """Yield what reads several files at a time; 0: one in a process, for what killed another."""
+    made = ProcessPoolExecutor(max(count, 1), mp_context=multiprocessing.get_context("spawn"))
+    whole = False
     try:
-        yield made
-    finally:
-        made.shutdown(wait=True, cancel_futures=True)
+        yield lambda request: made.submit(read_member, request)
+        whole = True
+    finally:  # after an interrupt the tally is taken away, which ends the readers
+        made.shutdown(wait=whole, cancel_futures=True)
 
 
 def _outcome(request: Request, future: Future[Member | Problem]) -> Member | Problem:

@@ -54,11 +54,19 @@ class Tally:
         return [size for (size,) in _SIZE.iter_unpack(text[: len(self._sizes) * _SIZE.size])]
 
 
-def note(path: str, place: int, size: int) -> None:
-    """Write that the reader of file number ``place`` has gone through ``size`` bytes; nothing where that fails."""
-    with suppress(OSError):
-        file = os.open(path, os.O_WRONLY)  # never made anew: who looked on may have gone
-        try:
+def note(path: str, place: int, size: int) -> bool:
+    """Write that the reader of file number ``place`` has gone through ``size`` bytes; False where the file is gone,
+    since whoever looked on has given up.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY)  # never made anew
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        with suppress(OSError):
             os.pwrite(file, _SIZE.pack(size), place * _SIZE.size)
-        finally:
-            os.close(file)
+    finally:
+        os.close(file)
+    return True

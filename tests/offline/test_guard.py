@@ -13,7 +13,9 @@ from eroica_otel.commands.main import main
 from eroica_otel.errors import TraceError
 from eroica_otel.offline import guard
 from eroica_otel.offline.guard import EVENT_BYTES, watch_of
-from trace_files import kineto
+from eroica_otel.offline.member import Request, read_member
+from eroica_otel.offline.problem import Problem
+from trace_files import kineto, write
 
 MIB = 1 << 20
 SMALL = b'{"ph":"X","ts":1,"dur":1},'
@@ -70,6 +72,15 @@ def test_files_that_are_read_at_a_time_share_the_memory(monkeypatch: pytest.Monk
     with pytest.raises(TraceError, match=r"more, 3 files at a time, .* \(--jobs 1\), or profile fewer iterations"):
         watch_of("t.json", beside=3).held(101, 2626)
     watch_of("t.json", beside=3, guarded=False).held(101, 2626)
+
+
+def test_reading_ends_where_whoever_looked_on_has_gone(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "rank0.json"))
+    (tmp_path / "tally").write_bytes(b"")
+    watch_of(path, tally=str(tmp_path / "tally")).read(100)
+    outcome = read_member(Request(path, tally=str(tmp_path / "gone")))
+    assert isinstance(outcome, Problem)
+    assert re.fullmatch(rf"{re.escape(path)}: given up after \d+ bytes; start it again", outcome.text)
 
 
 def test_where_nobody_knows_what_is_free_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,27 @@ def test_a_fault_of_ours_costs_one_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert failed.text == (
         "bad.json: reading it failed in an unforeseen way (TypeError: no such thing); please report this"
     )
+
+
+def test_an_interrupt_does_not_wait_for_the_file_that_is_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, ended = threading.Event(), threading.Event()
+    read: list[bool] = []
+
+    def endless(request: Request) -> Problem:
+        read.append(left.wait(60))
+        ended.set()
+        return Problem(request.path, "read")
+
+    def interrupt(*news: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "read_member", endless)
+    monkeypatch.setattr(pool, "LOOK_SECONDS", 0.01)
+    with pytest.raises(KeyboardInterrupt):
+        read_all([Request("rank0.json")], told=interrupt)
+    left.set()
+    assert ended.wait(60)
+    assert read == [True]  # it was still being read when the interrupt came through
 
 
 def test_a_process_that_dies_takes_no_other_file_with_it(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from trace_files import write
 def test_who_reads_notes_its_bytes_and_who_is_done_counts_whole() -> None:
     with Tally([100, 300]) as tally:
         assert tally.share(()) == 0
-        note(tally.path, 1, 150)
+        assert note(tally.path, 1, 150)
         assert tally.share(()) == pytest.approx(150 / 400)
         assert tally.share({0}) == pytest.approx(250 / 400)
         assert tally.share({0, 1}) == 1
     assert not os.path.exists(tally.path)
-    note(tally.path, 0, 100)
+    assert not note(tally.path, 0, 100)
     assert not os.path.exists(tally.path)
 
 
