@@ -43,6 +43,16 @@ def namespace(process: str, proc: Path = PROC) -> str:
         return ""
 
 
+def is_pair(folder: Path) -> bool:
+    """Whether it is this side of a pair whose other end is in a container (veth): no device, no type, another link.
+
+    A node has one for each of its containers, and their bytes pass a real interface too, or never leave the node. In
+    the container itself it is all there is, without any that has a device.
+    """
+    alone = text_of(folder / "iflink") == text_of(folder / "ifindex")
+    return not alone and not (folder / "device").exists() and "DEVTYPE=" not in text_of(folder / "uevent")
+
+
 def _field(interface: str, position: int) -> Callable[[bytes], float]:
     """Return what takes one number of one interface out of /proc/net/dev; it raises LookupError once it is gone."""
     start = interface.encode() + b":"
@@ -92,6 +102,8 @@ class InterfaceSource(FileSource):
         found = [name for name in found if (folder / name / "statistics").exists()]
         if not found:
             self.missing["net"] = "no interface in sysfs"
+        if any((folder / name / "device").exists() for name in found):
+            found = [name for name in found if self._only or not is_pair(folder / name)]
         for name in self._few(found, folder):
             for wanted, interval in ((BYTES, 0.0), *(() if self._only else ((OTHERS, SELDOM_S),))):
                 for resource, (file, _) in wanted.items():

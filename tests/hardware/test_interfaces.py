@@ -229,3 +229,28 @@ def test_a_real_interface_that_vanishes_or_the_machine_permits_no_namespace() ->
     except FileNotFoundError:
         return
     assert done.stdout == "seen\n" or done.stderr.startswith("unshare:"), done.stderr
+
+
+def linked(tree: Tree, name: str, device: bool = False, iflink: int = 7, kind: str = "") -> None:
+    """An interface of number 7 whose link is ``iflink``."""
+    folder = tree.interface(name, device=device)
+    for file, text in (("ifindex", 7), ("iflink", iflink), ("uevent", f"DEVTYPE={kind}" if kind else "IFINDEX=7")):
+        tree.write(folder / file, text)
+
+
+def test_the_ends_of_containers_pairs_are_left_out_beside_a_real_interface(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    linked(tree, "veth1", iflink=2)
+    linked(tree, "vlan5", iflink=2, kind="vlan")
+    linked(tree, "bond0", kind="bond")
+    linked(tree, "lo")
+    source = InterfaceSource(proc=tree.proc, sys=tree.sys)
+    source.look()
+    assert {resource.device for resource in source.resources} == {"veth1", "vlan5", "bond0", "lo"}
+    linked(tree, "eth0", device=True, iflink=2)
+    source.look()
+    assert {resource.device for resource in source.resources} == {"eth0", "vlan5", "bond0", "lo"}
+    assert "veth1" not in source.missing
+    only = InterfaceSource(proc=tree.proc, sys=tree.sys, only="veth1")
+    only.look()
+    assert {resource.device for resource in only.resources} == {"veth1"}
