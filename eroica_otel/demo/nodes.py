@@ -90,7 +90,9 @@ class Node:
 
     def limit(self, megabits: int) -> None:
         """Let the node send and receive at most that many megabits a second each (tbf at both ends of its link)."""
-        burst = max(64_000, megabits * 1250)  # bytes in 10 ms: with less, the kernel's clock limits the rate
+        # Bytes in 10 ms: with less, the kernel's clock limits the rate. A packet that waits already may have 64 KiB and
+        # its headers, and with a smaller burst would wait for ever.
+        burst = max(80_000, megabits * 1250)
         tbf = ["root", "tbf", "rate", f"{megabits}mbit", "burst", str(burst), "latency", "100ms"]
         for inside, device in ((("-n", self.namespace), "eth0"), ((), self.link)):
             subprocess.run(["tc", *inside, "qdisc", "replace", "dev", device, *tbf], check=True, capture_output=True)

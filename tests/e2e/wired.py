@@ -1,4 +1,4 @@
-"""The training of test_links.py: DistributedDataParallel over gloo with some real computing and 8 MB of gradients.
+"""The training of test_links.py: DistributedDataParallel over gloo with some real computing and 4 MB of gradients.
 
 Start it with torchrun on each node; ``--stop`` names a file that ends all ranks at the iteration it holds.
 """
@@ -20,14 +20,14 @@ ITERATIONS = 100_000
 
 
 class Model(nn.Module):
-    """Products of large matrices, of which only one layer's weights, 8 MB, are trained."""
+    """Products of large matrices, of which only one layer's weights, 4 MB, are trained."""
 
     fixed: torch.Tensor
 
     def __init__(self, repeats: int) -> None:
         super().__init__()
-        self.first = nn.Linear(WIDTH, 2 * WIDTH)
-        self.register_buffer("fixed", torch.randn(2 * WIDTH, 2 * WIDTH))
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("fixed", torch.randn(WIDTH, WIDTH))
         self.repeats = repeats
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
@@ -41,7 +41,7 @@ class Model(nn.Module):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stop", type=pathlib.Path, required=True)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=10)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
