@@ -80,8 +80,8 @@ def agent(folder: Path, library: dict[str, str], arguments: argparse.Namespace, 
     """Run an agent of the checkout ``tree``; give its process number."""
     path = os.pathsep.join(map(str, (ROOT / "tests", tree, tree / "exporters", ROOT)))
     variables = os.environ | library | {"PYTHONPATH": path, "NVML_NS": str(round(arguments.latency_us * 1000))}
-    command = [sys.executable, str(ROOT / "bench" / "hardware_agent.py"), "--dir", str(folder), "--sources", arguments.sources]
-    command += ["--listen", f"127.0.0.1:{PORT}"]
+    command = [sys.executable, str(ROOT / "bench" / "hardware_agent.py"), "--dir", str(folder)]
+    command += ["--sources", arguments.sources, "--listen", f"127.0.0.1:{PORT}"]
     command += [] if library else ["--recorded", "--latency-us", str(arguments.latency_us)]
     process = subprocess.Popen(command, env=variables)
     try:
