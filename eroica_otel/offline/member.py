@@ -123,8 +123,6 @@ def workers_of(path: str) -> tuple[str, ...]:
 
 
 def _read(request: Request) -> Trace:
-    if os.path.isdir(request.path):
-        return trace_of(samples.read(Path(request.path)), request.path)
     watch = watch_of(
         request.path,
         tally=request.tally,
@@ -132,6 +130,8 @@ def _read(request: Request) -> Trace:
         beside=request.beside,
         guarded=request.guarded,
     )
+    if os.path.isdir(request.path):
+        return trace_of(samples.read(Path(request.path)), request.path, watch)
     return read_trace(request.path, limit_bytes=request.limit_bytes, watch=watch)
 
 

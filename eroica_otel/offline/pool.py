@@ -18,6 +18,7 @@ from multiprocessing.pool import ThreadPool
 from eroica_otel.offline.member import Member, Request, read_member
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.tally import Tally
+from eroica_otel.profile import samples
 
 Told = Callable[[int, int, str, float], None]
 """Takes files done, files in all, the path of the latest, and the share of all bytes that is gone through, 0 to 1."""
@@ -134,6 +135,8 @@ def _outcome(request: Request, future: Future[Member | Problem]) -> Member | Pro
 
 
 def _size(path: str) -> int:
+    """Return the bytes of a file, or of the trace in a capture folder; 0 where nobody knows."""
+    path = os.path.join(path, samples.TRACE) if os.path.isdir(path) else path
     try:
         return os.path.getsize(path if os.path.exists(path) else path.rpartition("#")[0])
     except OSError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ from eroica_otel.commands.main import main
 from eroica_otel.errors import TraceError
 from eroica_otel.offline import guard
 from eroica_otel.offline.guard import EVENT_BYTES, watch_of
-from eroica_otel.offline.member import Request, read_member
+from eroica_otel.offline.member import Member, Request, read_member
 from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.tally import Tally
+from eroica_otel.profile import samples
+from factories_summarize import Row, capture, write_kineto
 from trace_files import kineto, write
 
 MIB = 1 << 20
@@ -72,6 +77,22 @@ def test_files_that_are_read_at_a_time_share_the_memory(monkeypatch: pytest.Monk
     with pytest.raises(TraceError, match=r"more, 3 files at a time, .* \(--jobs 1\), or profile fewer iterations"):
         watch_of("t.json", beside=3).held(101, 2626)
     watch_of("t.json", beside=3, guarded=False).held(101, 2626)
+
+
+def test_a_capture_folder_is_watched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Row("aten::mm", 10 * place, 10 * place + 5) for place in range(10)]
+    trace = write_kineto(tmp_path / samples.TRACE, rows)
+    samples.write(tmp_path, capture(trace=trace))
+    request = Request(str(tmp_path))
+    size = os.path.getsize(trace)
+    with Tally([size]) as tally:
+        assert isinstance(read_member(replace(request, tally=tally.path)), Member)
+        assert tally.share(()) == 1
+    free(monkeypatch, 9 * EVENT_BYTES)
+    outcome = read_member(request)
+    assert isinstance(outcome, Problem)
+    assert f"memory would run out: the 10 events in its first {size} bytes take" in outcome.text
+    assert isinstance(read_member(replace(request, guarded=False)), Member)
 
 
 def test_reading_ends_where_whoever_looked_on_has_gone(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from eroica_otel.offline import pool
 from eroica_otel.offline.member import Member, Request, read_member
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.tally import Tally, note
+from eroica_otel.profile import samples
 from trace_files import write
 
 
@@ -40,12 +41,16 @@ def test_the_reader_of_a_trace_notes_how_far_it_is(tmp_path: Path) -> None:
         assert tally.share(()) == 0.5
 
 
-def test_a_file_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, seen = str(write(tmp_path / "rank0.json")), threading.Event()
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_file_or_capture_folder_is_told_of_while_it_is_read(
+    folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, seen = str(write(tmp_path / samples.TRACE)), threading.Event()
+    path = str(tmp_path) if folder else file
     told: list[tuple[int, int, str, float]] = []
 
     def read(request: Request) -> Problem:
-        note(request.tally, request.place, os.path.getsize(path) // 2)
+        note(request.tally, request.place, os.path.getsize(file) // 2)
         assert seen.wait(60)
         return Problem(path, "read")
 

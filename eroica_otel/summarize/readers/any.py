@@ -40,7 +40,7 @@ def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES, 
 
     Args:
         limit_bytes: Most bytes of JSON that are unpacked.
-        watch: Is told how far the reading of JSON is; what it raises ends the reading.
+        watch: Is told how far the reading is; what it raises ends the reading.
 
     Raises:
         TraceError: the file cannot be read, is no trace, is cut short or too large; says where and what to do.
@@ -54,7 +54,7 @@ def read_trace(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES, 
         known = workers_in(text)
         if len(known) > 1:
             raise TraceError(f"{text}: holds {len(known)} workers; name one of them: {known[0]} to {known[-1]}")
-        return nsight.read_worker(file, place or 0)
+        return nsight.read_worker(file, place or 0, watch)
     if file.endswith(_REPORTS):
         raise TraceError(f"{text}: a report: export it first: nsys export --type sqlite --output OUT.sqlite {file}")
     return kineto.read_whole(file, limit_bytes, watch=watch)

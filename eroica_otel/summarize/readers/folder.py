@@ -10,20 +10,24 @@ from eroica_otel import kinds
 from eroica_otel.model import Capture, Events
 from eroica_otel.summarize.readers import steps
 from eroica_otel.summarize.readers.kineto import read
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 from eroica_otel.traces import Trace
 
 TRACE = "trace.json"
 
 
-def trace_of(capture: Capture, folder: str) -> Trace:
+def trace_of(capture: Capture, folder: str, watch: Watch = NOBODY) -> Trace:
     """Return a capture and the trace that lies beside it, if there is one; ``folder`` may have been moved since.
+
+    Args:
+        watch: Is told how far the reading of the trace is; what it raises ends it.
 
     Raises:
         TraceError: the trace cannot be read.
     """
     beside = Path(folder) / TRACE
     path = str(beside) if beside.exists() else capture.trace
-    events = read(path, capture.realtime_offset_ns) if capture.trace else no_events()
+    events = read(path, capture.realtime_offset_ns, watch=watch) if capture.trace else no_events()
     who = capture.identity
     return Trace(
         path=folder,

@@ -47,18 +47,21 @@ class Read(NamedTuple):
     header: Header
 
 
-def read(path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUNK_BYTES) -> Events:
+def read(
+    path: str, realtime_offset_ns: tuple[int, int], chunk_bytes: int = CHUNK_BYTES, watch: Watch = NOBODY
+) -> Events:
     """Read the events of a trace that this worker has captured, on the clock of its samples.
 
     Args:
         realtime_offset_ns: realtime minus monotonic clock, at the start and at the end of the trace, which carries
             realtime.
         chunk_bytes: Most bytes read at a time.
+        watch: Is told how far it is; what it raises ends the reading.
 
     Raises:
         TraceError: the file is missing, cut short, or not a Kineto trace; the message says where.
     """
-    found = _read(path, chunk_bytes, NO_LIMIT)
+    found = _read(path, chunk_bytes, NO_LIMIT, watch=watch)
     columns = join([part for part, _ in found.parts])
     first, last = (int(columns.start[0]), int(columns.end.max())) if columns.start.size else (0, 0)
     return _events(columns, found.header, clock_of(realtime_offset_ns, found.header.base_ns, first, last))

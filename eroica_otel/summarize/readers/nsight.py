@@ -29,10 +29,11 @@ from eroica_otel.summarize.readers.nsightdevices import (
     in_order,
     processes_of,
 )
-from eroica_otel.summarize.readers.nsightmetrics import samples
+from eroica_otel.summarize.readers.nsightmetrics import VALUES, samples
 from eroica_otel.summarize.readers.nsightsync import SYNC, waits
 from eroica_otel.summarize.readers.nsightunread import unread
 from eroica_otel.summarize.readers.tables import Database, Rows
+from eroica_otel.summarize.readers.watch import NOBODY, Watch
 from eroica_otel.traces import Trace
 
 COPIES, SETS, CALLS, RANGES = (
@@ -74,13 +75,16 @@ def workers(path: str) -> tuple[int, ...]:
         return _workers(database)
 
 
-def read_worker(path: str, place: int) -> Trace:
+def read_worker(path: str, place: int, watch: Watch = NOBODY) -> Trace:
     """Read process number ``place`` of workers().
+
+    Args:
+        watch: Is told how far it is; what it raises ends the reading.
 
     Raises:
         TraceError: as workers.
     """
-    with _opened(path) as database:
+    with _opened(path, watch) as database:
         processes = _workers(database)
         if place >= len(processes):
             raise TraceError(f"{path}: has {len(processes)} processes with GPU activity, no number {place}")
@@ -88,12 +92,12 @@ def read_worker(path: str, place: int) -> Trace:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Database]:
+def _opened(path: str, watch: Watch = NOBODY) -> Iterator[Database]:
     try:
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
-            database = Database(connection)
+            database = Database(connection, os.path.getsize(path), watch)
             if not any(database.has(table) for table in _EVENTS):
                 raise TraceError(
                     f"{path}: an SQLite file without kernels, memory operations, runtime calls and NVTX ranges: "
@@ -137,6 +141,7 @@ _DEVICE = (
 
 def _trace(path: str, database: Database, processes: tuple[int, ...], place: int) -> Trace:
     process = processes[place]
+    database.expect((*_EVENTS, SYNC, VALUES))
     devices = devices_of(database, processes)
     rows = Rows(_session_start(database))
     for kind in _DEVICE:
@@ -221,7 +226,7 @@ def _ranges(database: Database, rows: Rows, process: int) -> None:
     ended = "WHERE end IS NOT NULL" if database.has(RANGES, "end") else "WHERE 0"
     where = _of(database, RANGES, process).replace("WHERE", "AND")
     query = f"SELECT start, end, {text}, {number}, globalTid FROM {RANGES} {ended} {where}"
-    for part in database.parts(query):
+    for part in database.parts(query, RANGES):
         table: list[tuple[int, int, int, int]] = []
         for start, end, name, place, thread in part:
             shown = _NVTX_DETAIL.sub("", name if name is not None else known.get(place, "range without a name"))

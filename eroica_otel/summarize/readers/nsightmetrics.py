@@ -81,7 +81,7 @@ def _read(database: Database, time: str, kind: int, numbers: Sequence[int]) -> T
     )
     kept: list[Table] = []
     total, stride = 0, 1
-    for part in database.parts(query):
+    for part in database.parts(query, VALUES, kept=False):
         table = np.array(part, _ROW)
         kept.append(_thinned(table, numbers, stride))
         total += len(kept[-1])
