@@ -82,6 +82,8 @@ ANSWERS: dict[str, Answer] = {
     "How warm, in °C, is the culprit's GPU?": llm(r2=52),
     # 0.01 a second, for the 600 s of which there are samples.
     "Whose GPU found errors in its memory that it could not correct, and how many in an hour?": llm(r2=6),
+    # The H100 has rows that wait to be remapped.
+    "Whose GPU is lost, or about to fail (rows of its memory wait to be replaced)?": llm(r3=1),
     # 10 GB/s over 18 links of 26.562 GB/s; 1.25 GB/s over a port of 100 Gbit/s.
     "How much of its NVLinks does the GPU of each rank use to send?": llm(r2=10 / (18 * 26.562), r3=0),
     "How much of its adapter does each rank's node use to send?": llm(r2=0.1, r3=0.1),
@@ -172,6 +174,7 @@ def agent(folder: Path) -> Page:
     hot, other = Gpu("h200", DCGM_UUID), Gpu("h100", SMI_UUID)
     hot.said["Clocks Event Reasons", "HW Thermal Slowdown"] = "Active"
     other.said["Clocks Event Reasons", "SW Power Cap"] = "Active"
+    other.said["Remapped Rows", "Pending"] = "Yes"
     tree = Tree(folder / "machine")
     port = tree.port("mlx4_0")
 
@@ -181,7 +184,7 @@ def agent(folder: Path) -> Page:
 
     other.fields = {TX: 0, RX: 0, NVLINK_TX: 0, NVLINK_RX: 0}
     work(0)
-    scene = AgentScene(folder, Recorded(hot, other), "nvml", "rdma", tree=tree)
+    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", tree=tree)
     scene.go(12, work)
     text = scene.page().replace('host="node-1"', 'host="host-1"')
     scene.close()
