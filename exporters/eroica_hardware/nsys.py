@@ -135,11 +135,13 @@ class NsysSampler(Sampler):
         until: Callable[[], int],
         clock: Callable[[], int] = time.monotonic_ns,
         hertz: int = HERTZ,
+        least_seconds: float = LEAST_SECONDS,
     ) -> None:
-        """``until`` tells when the announced windows end (monotonic ns)."""
+        """``until`` tells when the announced windows end (monotonic ns); shorter ones are left out."""
         super().__init__(source, ring, lambda now: now < until(), clock, TICK_HERTZ)
         self._nsys, self._until, self._now, self._asked_hertz = source, until, clock, hertz
         self._session: _Session | None = None
+        self._least_seconds = least_seconds
         self._rests_until = self._seen = -OFF_NS
 
     def tick(self) -> None:
@@ -172,7 +174,7 @@ class NsysSampler(Sampler):
             self._seen = now
             self._nsys.look()
         left = (self._until() - now) / SECOND
-        if left >= LEAST_SECONDS and (program := self._nsys.ready()):
+        if left >= self._least_seconds and (program := self._nsys.ready()):
             self._session = _Session(program, left, self._asked_hertz)
 
     def _watch(self, session: _Session) -> None:

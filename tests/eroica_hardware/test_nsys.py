@@ -142,18 +142,20 @@ class Scene:
         self.until = 0
         self.dcgm: Callable[[], str] = self._no_exporter
         self.source = NsysSource(lambda: self.dcgm(), str(self.bin / "nsys"))
-        self.sampler = NsysSampler(self.source, KeptRing(self.folder, "nsys", 1 << 17), lambda: self.until)
+        self.sampler = NsysSampler(
+            self.source, KeptRing(self.folder, "nsys", 1 << 17), lambda: self.until, least_seconds=0.3
+        )
         self.log = path / "log"
 
     def install(self, more: str = "", made: dict[str, Table] | None = None) -> None:
         """Put an nsys there whose export begins now."""
         began = time.time_ns()
-        made_at = export(self.path / f"made-{began}.sqlite", made or tables(2000, 1000, began))
+        made_at = export(self.path / f"made-{began}.sqlite", made or tables(300, 1000, began))
         program = self.bin / "nsys"
         program.write_text(FAKE.format(python=sys.executable, log=str(self.log), made=str(made_at), more=more))
         program.chmod(0o755)
 
-    def window(self, seconds: float = 2.1) -> None:
+    def window(self, seconds: float = 0.6) -> None:
         self.until = time.monotonic_ns() + round(seconds * SECOND)
 
     def go(self, done: Callable[[], bool]) -> None:
@@ -193,9 +195,9 @@ def test_a_window_becomes_samples_at_the_times_at_which_they_were_taken(scene: S
     began = time.monotonic_ns()
     scene.go(lambda: scene.sampler.samples > 0)
     samples = scene.samples()
-    assert len(samples.times) == scene.sampler.samples == 2000
+    assert len(samples.times) == scene.sampler.samples == 300
     assert abs(samples.times[0] - began) < SECOND
-    assert samples.times[-1] - samples.times[0] == pytest.approx(1999 * MS, abs=MS)
+    assert samples.times[-1] - samples.times[0] == pytest.approx(299 * MS, abs=MS)
     assert np.all(samples.values == [50, 50, 90, 50])
     assert scene.source.missing == {}
     (said,) = scene.log.read_text().splitlines()
