@@ -34,6 +34,8 @@ LOG = logging.getLogger(__name__)
 HERTZ = 10_000
 LEAST_SECONDS = 2.0
 """What is left of a window must be worth the start of nsys."""
+LONGER = 1.05
+"""A window may end a little later than was announced."""
 STOP_SECONDS = 120.0
 """For stopping and exporting after the window; then nsys is ended."""
 TICK_HERTZ = 10.0
@@ -175,7 +177,7 @@ class NsysSampler(Sampler):
             self._nsys.look()
         left = (self._until() - now) / SECOND
         if left >= self._least_seconds and (program := self._nsys.ready()):
-            self._session = _Session(program, left, self._asked_hertz)
+            self._session = _Session(program, left * LONGER, self._asked_hertz)
 
     def _watch(self, session: _Session) -> None:
         if session.process.poll() is None and time.monotonic() < session.ends_by:
