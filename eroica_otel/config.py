@@ -159,6 +159,9 @@ class WorkerConfig:
     hardware_dir: str = _option(
         HARDWARE_VARIABLE, HARDWARE_DIRECTORY, str, "folder that the node agent shares; empty: do not look for one"
     )
+    hardware_wait_seconds: float = _option(
+        "EROICA_HARDWARE_WAIT_SECONDS", 0.0, _number(0, 300), "wait after a window for what the agent has late (nsys)"
+    )
     directory: str = _option("EROICA_DIR", "", str, "private folder for status files and captures")
     deliveries: str = _option(
         "EROICA_DELIVERIES", "", str, "otlp, prometheus, remote_write, with commas; else OTEL_METRICS_EXPORTER"

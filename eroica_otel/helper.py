@@ -36,6 +36,7 @@ from eroica_otel.fromagent import Sampled, with_agent
 from eroica_otel.hardware import host
 from eroica_otel.identity import pod_of
 from eroica_otel.kinds import Frame
+from eroica_otel.late import Late
 from eroica_otel.model import GPU_RESOURCES, Capture, WorkerWindow
 from eroica_otel.outside import HEARTBEAT_SECONDS, Frozen, Heartbeat, Stops
 from eroica_otel.profile import loaderfiles, samples
@@ -75,6 +76,7 @@ class Helper:
         self._windows: Counter[str] = Counter()
         self._missing: dict[str, str] = {}
         self._said_missing = False
+        self._late = Late(self._config.hardware_dir, self._config.hardware_wait_seconds)
         self._dropped = 0
         self._shown_at = 0.0
         self._shown_ns = 0
@@ -103,7 +105,7 @@ class Helper:
         if self._status is not None:
             self._watch(self._status)
         for path in sorted(self._folder.glob("window-*/" + samples.META)):
-            if last or loaderfiles.settled(path.parent, path):
+            if last or (loaderfiles.settled(path.parent, path) and self._late.settled(path)):
                 self._take(path.parent)
                 _give_back()
         if time.monotonic() - self._refreshed >= REFRESH_SECONDS:

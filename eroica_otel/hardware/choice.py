@@ -22,7 +22,11 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "sm_clock": (Way("nvml", ("sm_clock",)), Way("rocm", ("sm_clock",))),
     "sm": (Way("nsys", ("sm",)), Way("gpm", ("sm",)), Way("dcgm", ("sm",))),
     "dram": (Way("nsys", ("dram",)), Way("gpm", ("dram",)), Way("dcgm", ("dram",))),
-    "pcie": (Way("nvml", ("pcie_tx", "pcie_rx")), Way("gpm", ("gpm_pcie_tx", "gpm_pcie_rx"))),
+    "pcie": (
+        Way("nsys", ("nsys_pcie_tx", "nsys_pcie_rx")),
+        Way("nvml", ("pcie_tx", "pcie_rx")),
+        Way("gpm", ("gpm_pcie_tx", "gpm_pcie_rx")),
+    ),
     "nvlink": (Way("nvml", ("nvlink_tx", "nvlink_rx")), Way("gpm", ("gpm_nvlink_tx", "gpm_nvlink_rx"))),
     "cpu": (Way("process", ("cpu",)),),
 }

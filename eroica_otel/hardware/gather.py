@@ -24,6 +24,7 @@ from eroica_otel.hardware.shared import open_folder, trusted
 from eroica_otel.model import GPU_RESOURCES
 from eroica_otel.traces import Samples as Shares
 
+MOST_NS = (1 << 62) - 1
 NO_AGENT = "no node agent serves {folder} (EROICA_HARDWARE_DIR)"
 DEAD = "the node agent has stopped, or its clock is another one"
 NO_GPU = "it is not known which GPU this process uses"
@@ -97,6 +98,22 @@ def gather(path: Path, sought: Sought, clock: Callable[[], int] = time.monotonic
         for ring in rings.values():
             ring.close()
     return Gathered(shares, tuple(links), missing)
+
+
+def reached(path: Path, family: str, when: int) -> bool:
+    """Return whether the agent's ring of a family has a sample of ``when`` (monotonic ns) or later; never raises."""
+    try:
+        folder = open_folder(path)
+        try:
+            ring = open_ring(folder, family + SUFFIX, trusted(path))
+        finally:
+            os.close(folder)
+        try:
+            return bool(ring.read(when, MOST_NS, ()).times.size)
+        finally:
+            ring.close()
+    except HardwareError:
+        return False
 
 
 def _open(path: Path, now: int) -> tuple[dict[str, Ring], str]:
