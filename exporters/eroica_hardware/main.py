@@ -22,6 +22,8 @@ from eroica_otel import __version__
 from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.webserver import is_loopback
 
+LOG = logging.getLogger(__name__)
+
 HELP = """\
 Sample GPUs, links and the node at up to 1 kHz for eroica-otel, and show them on /metrics.
 
@@ -48,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (EroicaError, OSError) as error:
         print(f"eroica-hardware: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code if isinstance(error, EroicaError) else FAILURE
+    except Exception:  # a crash would exit with 1, which means nothing here
+        LOG.exception("eroica-hardware failed in an unforeseen way; please report what follows")
+        return FAILURE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -83,6 +83,18 @@ def test_wrong_usage_ends_with_2_and_a_remedy(
     assert capsys.readouterr().err.startswith(complaint)
 
 
+def test_a_crash_ends_with_3_and_says_where(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    def crash(*arguments: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr("eroica_hardware.main.Agent", crash)
+    assert main(["--dir", str(tmp_path / "shared")]) == 3
+    assert "please report what follows" in caplog.text
+    assert "RuntimeError: unforeseen" in caplog.text
+
+
 def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
