@@ -8,67 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from clusters import JOB, PATIENCE_SECONDS, RANKS, Cluster, same_window
 from eroica_otel.commands.window import request
-from eroica_otel.demo.nodes import Node, nodes
-from eroica_otel.demo.stage import free_port
-from eroica_otel.status import Status, live_workers
+from eroica_otel.demo.nodes import nodes
 from jobs import wait_until
-
-JOB = "cluster"
-RANKS = 4
-PATIENCE_SECONDS = 180.0
-SCRIPT = Path(__file__).with_name("cluster.py")
-
-
-class Cluster:
-    """A training over two nodes."""
-
-    def __init__(self, places: list[Node], folder: Path) -> None:
-        self.nodes = places
-        self.stop = folder / "stop"
-        self.log = folder / "log"
-        self._port = free_port()
-
-    def start(self, node: Node) -> None:
-        """Start the launcher on a node; the job begins when one node is there, and takes others in."""
-        meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{self.nodes[0].address}:{self._port}"]
-        meeting += ["--rdzv-id", JOB, "--rdzv-conf", "last_call_timeout=5", "--local-addr", node.address]
-        launcher = ["-m", "torch.distributed.run", "--nnodes", f"1:{len(self.nodes)}", "--nproc-per-node", "2"]
-        node.start(
-            [sys.executable, *launcher, *meeting, "--max-restarts", "20", str(SCRIPT), "--stop", str(self.stop)],
-            {
-                "EROICA_TRAINING_JOB": JOB,
-                "EROICA_WINDOW_SECONDS": "2",
-                "EROICA_RECENT_ITERATIONS": "20",
-                "OTEL_METRICS_EXPORTER": "none",
-                "OMP_NUM_THREADS": "1",
-                "PYTHONUNBUFFERED": "1",
-                # Else torch puts what a restarted rank needs beside what the ranks of the earlier attempt left: the
-                # store is rank 0's, and new with each attempt.
-                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-            },
-            self.log,
-        )
-
-    def workers(self) -> list[Status]:
-        """Return what the ranks say of themselves, by rank."""
-        found = [status for node in self.nodes for _, status in live_workers(node.folder)]
-        return sorted(found, key=lambda status: status.identity.rank)
-
-    def until(self, reached: Callable[[list[Status]], bool], what: str, ranks: int = RANKS) -> None:
-        """Wait until all ranks are there and ``reached``."""
-        try:
-            wait_until(lambda: len(workers := self.workers()) == ranks and reached(workers), what, PATIENCE_SECONDS)
-        except AssertionError as error:
-            said = "\n".join(self.log.read_text(errors="replace").splitlines()[-60:])
-            known = "\n".join(str(worker) for worker in self.workers())
-            raise AssertionError(f"{error}\n{known}\n{said}") from None
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +25,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         running = Cluster(places, folder)
         running.start(places[0])
         yield running
-
-
-def same_window(workers: list[Status], after: int = 0) -> bool:
-    """Return whether all ranks have captured one window as their latest, newer than ``after``.
-
-    A rank that was late for one, on a busy machine, brings another.
-    """
-    return len({worker.window_id for worker in workers}) == 1 and workers[0].window_id > after
 
 
 def test_ranks_of_two_nodes_take_the_same_reference_window_after_the_second_has_joined(cluster: Cluster) -> None:
