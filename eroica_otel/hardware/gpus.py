@@ -45,10 +45,23 @@ def gpus_of(cuda: Any, environment: Mapping[str, str], proc: Path = PROC, sys: P
     if cuda is None or not cuda.is_initialized():
         return ()
     current = int(cuda.current_device())
-    held = [number for number in range(int(cuda.device_count())) if cuda.memory_reserved(number) > 0]
+    held = _held(cuda)
     if not held or current in held:
         held = [current, *(number for number in held if number != current)]
     return tuple(_gpu(cuda.get_device_properties(number), number, environment, proc, sys) for number in held)
+
+
+def _held(cuda: Any) -> list[int]:
+    """Return the devices on which torch's own allocator holds memory.
+
+    It only looks at numbers of its own. Others ask CUDA, which might give the process a context on each device.
+    """
+    try:
+        if cuda.get_allocator_backend() != "native":
+            return []
+        return [number for number in range(int(cuda.device_count())) if cuda.memory_reserved(number) > 0]
+    except (AttributeError, RuntimeError):
+        return []
 
 
 def _gpu(properties: Any, number: int, environment: Mapping[str, str], proc: Path, sys: Path) -> Gpu:

@@ -25,6 +25,7 @@ class Cuda:
     current: int = 0
     held: Mapping[int, int] = field(default_factory=dict)
     initialized: bool = True
+    allocator: str = "native"
 
     def is_initialized(self) -> bool:
         return self.initialized
@@ -34,6 +35,9 @@ class Cuda:
 
     def device_count(self) -> int:
         return len(self.devices)
+
+    def get_allocator_backend(self) -> str:
+        return self.allocator
 
     def memory_reserved(self, number: int) -> int:
         return self.held.get(number, 0)
@@ -78,6 +82,23 @@ def test_a_process_with_several_gpus_has_all_that_it_holds_memory_on_its_own_fir
     # A training that says .to("cuda:3") and never makes it the current one.
     assert found(tree, Cuda(devices, current=0, held={3: 1})) == (gpu(3),)
     assert found(tree, Cuda(devices, current=1)) == (gpu(1),)
+
+
+def test_an_allocator_that_would_ask_cuda_is_not_asked(tree: Tree) -> None:
+    class Asking(Cuda):
+        def memory_reserved(self, number: int) -> int:
+            raise AssertionError("asked")
+
+    devices = [device(n) for n in range(2)]
+    assert found(tree, Asking(devices, current=1, allocator="cudaMallocAsync")) == (gpu(1),)
+
+
+def test_an_allocator_that_does_not_tell_leaves_the_current_device(tree: Tree) -> None:
+    class Silent(Cuda):
+        def memory_reserved(self, number: int) -> int:
+            raise RuntimeError("this allocator does not support memory statistics")
+
+    assert found(tree, Silent([device(0), device(1)], current=1)) == (gpu(1),)
 
 
 def test_cuda_is_never_initialised_and_torch_never_imported(tree: Tree) -> None:
