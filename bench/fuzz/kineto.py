@@ -16,6 +16,7 @@ import numpy as np
 
 from bench.fuzz import trees
 from bench.fuzz.check import check_error, check_window, hold, refused
+from bench.fuzz.scanned import check_scan, way_of
 from bench.fuzz.target import GOLDEN, Target
 from bench.fuzz.trees import Pairs
 from eroica_otel.errors import TraceError
@@ -96,7 +97,7 @@ def target() -> Target:
 
 
 def run(data: bytes) -> None:
-    """Read, summarise, and read again in other cuts."""
+    """Read, summarise, read again in other cuts, and charge block by block."""
     Path(FILE).write_bytes(data)
     whole = _read(1 << 20, 1)
     if whole is not None:
@@ -112,6 +113,7 @@ def run(data: bytes) -> None:
             if other is not None and whole is not None:
                 for name, mine in _said(whole).items():
                     hold(_said(other)[name] == mine, f"{processes} by pieces: another {name}")
+    check_scan(FILE, way_of(zlib.crc32(data)))
     with refused(FILE):
         read_trace(FILE, limit_bytes=LIMIT_BYTES)
 
