@@ -52,7 +52,8 @@ def gpu_torch(monkeypatch: pytest.MonkeyPatch, backend: str = "nccl", **changes:
     properties = SimpleNamespace(name="H100", uuid=UUID, pci_domain_id=0, pci_bus_id=0x83, pci_device_id=0, **changes)
     cuda = SimpleNamespace(
         is_initialized=lambda: True, current_device=lambda: 0, device_count=lambda: 1,
-        get_allocator_backend=lambda: "native", memory_reserved=lambda number: 1, get_device_properties=lambda number: properties,
+        get_allocator_backend=lambda: "native", memory_reserved=lambda number: 1,
+        get_device_properties=lambda number: properties,
     )  # fmt: skip
     distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_backend=lambda: backend)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
