@@ -9,7 +9,7 @@ Where a C compiler and nvidia-ml-py are at hand, the real nvidia-ml-py asks a st
 (nvml_stand_in.c), else the agent asks an object with the NVML calls. So the cost of a real driver's calls is NOT in the
 figures; ``--latency-us`` adds so much time on the core to each call. Interfaces, RDMA ports and PCIe devices are files
 in memory, which answer faster than sysfs does; CPU pressure and disks are this machine's. CPU time is that of all
-threads of the agent (schedstat), in blocks of half a second: cores that others keep busy make everything cost up to
+threads of the agent, in blocks of half a second: cores that others keep busy make everything cost up to
 three times as much, so the figure is that of the lowest tenth of the blocks, and the median is beside it.
 
 read: a worker's read of the 20 s before now out of rings as the agent writes them, CPU time, median and least of 15.
@@ -97,8 +97,8 @@ def agent(folder: Path, library: dict[str, str], arguments: argparse.Namespace, 
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of all threads of a process."""
-    return sum(int((one / "schedstat").read_text().split()[0]) for one in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+    """Return the CPU time of all threads of a process by its clock (clock_getcpuclockid(3) gives that number)."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def blocks(pid: int, seconds: float) -> list[float]:

@@ -11,7 +11,7 @@ import importlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -71,6 +71,23 @@ class Asked:
         self.counters = [(place, resource) for place, resource in enumerate(part.resources, place) if resource.counter]
 
 
+class Kind:
+    """The calls of one kind to all GPUs, with the pace they share.
+
+    Attributes:
+        at_once: Reads the values of all of them, or None at the first sign of trouble; None where there is no such way.
+        careful: Whether each is asked by itself.
+    """
+
+    def __init__(
+        self, pace: Pace, calls: Sequence[Asked], at_once: Callable[[], Sequence[float] | None] | None
+    ) -> None:
+        self.pace, self.calls, self.at_once = pace, calls, at_once
+        self.places = [place for asked in calls for place in range(asked.place, asked.end)]
+        self.counts = any(asked.counters for asked in calls)
+        self.careful = at_once is None
+
+
 class GpuSource(ABC):
     """A source of hardware samples (source.Source) of NVIDIA GPUs; a subclass says what is read of each."""
 
@@ -84,7 +101,7 @@ class GpuSource(ABC):
         self._nvml = nvml
         self._ready = False
         self._asked: list[Asked] = []
-        self._kinds: list[tuple[Pace, list[Asked]]] = []
+        self._kinds: list[Kind] = []
         self._due: list[tuple[float, int]] = []
         self._blank: list[float] = []
         self._last: list[float] = []
@@ -94,6 +111,10 @@ class GpuSource(ABC):
     @abstractmethod
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterable[Part]:
         """Return what one GPU can tell, and say in ``missing`` what it cannot; raises what ``failures`` holds."""
+
+    def at_once(self, nvml: Nvml, parts: Sequence[Part]) -> Callable[[], Sequence[float] | None] | None:
+        """Return what reads parts of one kind of all GPUs at once, in their order; None where there is no such way."""
+        return None
 
     def look(self) -> None:
         """Find the GPUs anew, where the driver went away also the driver; never raises."""
@@ -110,7 +131,10 @@ class GpuSource(ABC):
         kinds: dict[tuple[str, float], list[Asked]] = {}
         for asked in self._asked:
             kinds.setdefault((asked.part.kind, asked.part.interval_s), []).append(asked)
-        self._kinds = [(Pace(interval, self._clock), calls) for (_, interval), calls in kinds.items()]
+        self._kinds = [
+            Kind(Pace(interval, self._clock), calls, self.at_once(nvml, [asked.part for asked in calls]))
+            for (_, interval), calls in kinds.items()
+        ]
         self._all_due()
 
     def read(self) -> list[float]:
@@ -124,13 +148,36 @@ class GpuSource(ABC):
         while self._due and self._due[0][0] <= now:
             due.append(heappop(self._due)[1])
         for index in due:
-            pace, calls = self._kinds[index]
-            pace.start(now)
-            for asked in calls:
-                self._ask(asked, values)
-            pace.end()  # all GPUs share the time that a kind of call may take
-            heappush(self._due, (pace.due, index))
+            kind = self._kinds[index]
+            kind.pace.start(now)
+            if kind.careful or not self._all(kind, values):
+                self._each(kind, values)
+            kind.pace.end()  # all GPUs share the time that a kind of call may take
+            heappush(self._due, (kind.pace.due, index))
         return values
+
+    def _all(self, kind: Kind, values: list[float]) -> bool:
+        """Fill in what all GPUs say at once; return whether there was no trouble."""
+        got = kind.at_once() if kind.at_once is not None and self._ready else None
+        if got is None:
+            return False
+        if not kind.counts:
+            for place, value in zip(kind.places, got, strict=True):
+                values[place] = value
+            return True
+        last = self._last
+        for place, value in zip(kind.places, got, strict=True):
+            if value < last[place]:
+                return False
+            values[place] = last[place] = value
+        return True
+
+    def _each(self, kind: Kind, values: list[float]) -> None:
+        """Ask each GPU by itself, from now on until there is no trouble left."""
+        for asked in kind.calls:
+            self._ask(asked, values)
+        trouble = not self._ready or bool(self._lost) or any(asked.failing for asked in kind.calls)
+        kind.careful = kind.at_once is None or trouble
 
     def _all_due(self) -> None:
         self._due = [(-math.inf, index) for index in range(len(self._kinds))]

@@ -10,8 +10,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 
+from eroica_hardware import nvmlbulk
 from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
-from eroica_hardware.nvmlcalls import CALLS, LINK_S, Call
+from eroica_hardware.nvmlcalls import CALLS, CLOCK_SM, LINK_S, Call
 from eroica_hardware.nvmlfacts import facts
 from eroica_hardware.nvmlfields import Fields, together
 from eroica_otel.hardware.pace import Clock
@@ -23,7 +24,7 @@ class _Asked:
 
     def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call) -> None:
         self.gpu, self.kind, self.interval_s = gpu, call.names[0], call.interval_s
-        self._nvml, self._handle, self._call = nvml, handle, call
+        self._nvml, self.handle, self._call = nvml, handle, call
         self.fields = call.values if isinstance(call.values, Fields) else None
         self._ask = call.bound(nvml, handle)
         peaks = self._peaks()
@@ -39,7 +40,7 @@ class _Asked:
 
     def _peaks(self) -> list[float]:
         try:
-            return [float(peak) for peak in self._call.peaks(self._nvml, self._handle)]
+            return [float(peak) for peak in self._call.peaks(self._nvml, self.handle)]
         except failures(self._nvml) as error:
             if code_of(error) in WITHOUT_DRIVER | WITHOUT_GPU:
                 raise
@@ -52,7 +53,8 @@ class _Together:
     def __init__(self, nvml: Nvml, handle: Handle, parts: Sequence[_Asked]) -> None:
         self.gpu, self.kind, self.interval_s = parts[0].gpu, "fields", parts[0].interval_s
         self.resources = tuple(resource for part in parts for resource in part.resources)
-        self.read = together(nvml, handle, [part.fields for part in parts if part.fields is not None])
+        self.handle, self.fields = handle, [part.fields for part in parts if part.fields is not None]
+        self.read = together(nvml, handle, self.fields)
 
     def close(self) -> None:
         """Nothing is lent."""
@@ -94,6 +96,16 @@ class NvmlSource(GpuSource):
                 yield part
         if links:
             yield _Together(nvml, handle, links)
+
+    def at_once(self, nvml: Nvml, parts: Sequence[Part]) -> nvmlbulk.AtOnce | None:
+        """Return what reads the clock of the SMs, or the fields, of all GPUs at once."""
+        asked = [part for part in parts if isinstance(part, _Asked) and part.kind == "sm_clock"]
+        fields = [part for part in parts if isinstance(part, _Together)]
+        if len(asked) == len(parts):
+            return nvmlbulk.clocks(nvml, [part.handle for part in asked], CLOCK_SM)
+        if len(fields) == len(parts):
+            return nvmlbulk.fields(nvml, [(part.handle, part.fields) for part in fields])
+        return None
 
     def _is_mine(self, interval_s: float) -> bool:
         return self._quick is None or self._quick == (interval_s <= LINK_S)

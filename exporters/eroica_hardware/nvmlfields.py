@@ -45,7 +45,7 @@ def _taken(nvml: Nvml, answers: Iterable[Nvml], strict: bool) -> list[float]:
     ]
 
 
-def _function(nvml: Nvml, name: str) -> Callable[..., int] | None:
+def function(nvml: Nvml, name: str) -> Callable[..., int] | None:
     """Return the library's own function, None where there is no library of that form behind the object."""
     found: Callable[..., int] | None = getattr(getattr(nvml, "nvmlLib", None), name, None)
     return found
@@ -84,7 +84,7 @@ class _Prepared:
 
 def prepared(nvml: Nvml, handle: Handle, wanted: Sequence[tuple[int, int]], strict: bool = True) -> Read:
     """Return what reads (field, scope) pairs of one GPU again and again as ``fields`` does."""
-    call = _function(nvml, "nvmlDeviceGetFieldValues")
+    call = function(nvml, "nvmlDeviceGetFieldValues")
     if call is None:
         return lambda: fields(nvml, handle, *wanted, strict=strict)
     return _Prepared(nvml, handle, call, wanted, strict)
@@ -128,7 +128,7 @@ class Clock:
 
     def bound(self, nvml: Nvml, handle: Handle) -> Read:
         """Return what reads the clock of one GPU, again and again."""
-        call = _function(nvml, "nvmlDeviceGetClockInfo")
+        call = function(nvml, "nvmlDeviceGetClockInfo")
         if call is None:
             return lambda: self(nvml, handle)
         room, kind = ctypes.c_uint(), ctypes.c_uint(self.kind)
