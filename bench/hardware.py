@@ -213,10 +213,10 @@ def race(seed: int) -> tuple[int, int, int, int]:
     """Return (samples accepted, lost to the writer, answers refused, torn) of one batch of reads."""
     drawn = random.Random(seed)
     accepted = lost = refused = torn = 0
-    for slots in (1, 2, 3, 8):
+    for slots in (1, 2, 3, 6):
         one, pick = at_random(slots, drawn.getrandbits(32))
         for _ in range(BATCH // 4):
-            samples = raced(one, pick, most=pick.choice((2, 3, 6, 14)))
+            samples = raced(one, pick, most=pick.choice((2, 3, 5, 10)))
             if samples is None:
                 refused += 1
                 continue

@@ -58,7 +58,11 @@ class Memory:
         self.bytes[at : at + len(data)] = data
 
     def load(self, position: int, into: memoryview) -> None:
-        """Load one part, let the writer go on, load the other."""
+        """Load one part, let the writer go on, load the other; a single number is whole."""
+        if len(into) == 8:
+            self.meanwhile()
+            into[:] = self.bytes[position : position + 8]
+            return
         cut = 8 * self._pick(len(into) // 8 + 1) if self._divide_loads else 0
         parts = [slice(0, cut), slice(cut, len(into))]
         if self._divide_loads and self._pick(2):
