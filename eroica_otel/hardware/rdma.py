@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eroica_otel.hardware.columns import Column, FileSource, names, number, text_of
@@ -65,10 +65,6 @@ def is_active(text: bytes) -> float:
     return float(int(text.partition(b":")[0]) == 4)
 
 
-def _octets(factor: int) -> Callable[[bytes], float]:
-    return lambda text: number(text) * factor
-
-
 class RdmaSource(FileSource):
     """All ports of all RDMA devices; a device is named "mlx5_0/1"."""
 
@@ -105,7 +101,7 @@ class RdmaSource(FileSource):
         for resource, places in DATA.items():
             for place, factor in self._first(folder, resource, device, places):
                 column = Resource(resource, device, "By", peak, counter=True)
-                yield Column(column, folder / place, _octets(factor), self._data_s)
+                yield Column(column, folder / place, number, self._data_s, factor)
         if not self._only:
             yield from self._other(folder, device)
 
