@@ -26,8 +26,8 @@ from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json
 from eroica_otel.publish.report import terminal
 
-FAULT_SECONDS = 0.06
-"""What "python" and "input" add to each iteration of one rank."""
+FAULT_SECONDS = 0.1
+"""What "python" and "input" add to each iteration of one rank: to 0.16 s, so that it is more than a third then."""
 FAULT_MEGABITS = 150
 """What "network" leaves of one node's link of 1 Gbit, per second."""
 FAULT_CORES = 0.07
@@ -56,7 +56,7 @@ LACKS = {"cpu": quota.missing, "network": nodes.missing}
 """What a fault needs that not every machine has."""
 LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
-ALERT_SECONDS = 90.0
+ALERT_SECONDS = 90.0 + follow.SETTLE_SECONDS
 """What scrapes, rules and Alertmanager's patience may add."""
 MARKER = ".eroica-demo"
 OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control",

@@ -11,6 +11,23 @@ from eroica_otel.demo.webhook import Notification
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """Something that was named in the run: an alert that fires, or a finding above info, at whatever time it was open.
+
+    Attributes:
+        what: Name of the alert, or cause of the finding.
+        rank: Worker that it is about; "" for none.
+        host: Where that runs; "" for none.
+        link: Link that it is about, HOST-HOST; "" for none.
+    """
+
+    what: str
+    rank: str = ""
+    host: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Alarm:
     """The alert of a fault and how it arrived; times are seconds after the fault began.
 
@@ -22,6 +39,7 @@ class Alarm:
         notified_seconds: When the first notification of it arrived.
         receiver: Where that arrived.
         notifications: Messages about this job that had arrived by then.
+        named: Everything that was named until then, this alert too.
     """
 
     alertname: str
@@ -31,6 +49,7 @@ class Alarm:
     notified_seconds: float
     receiver: str
     notifications: int
+    named: tuple[Named, ...] = ()
 
 
 def alarm(alert: Alert, notifications: Sequence[Notification], onset: float) -> Alarm | None:

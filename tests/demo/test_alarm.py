@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from eroica_otel.demo import follow
-from eroica_otel.demo.alarm import Alarm, alarm, as_json, as_text
-from eroica_otel.demo.monitoring import Alert, _unix, free_ports
+from eroica_otel.demo.alarm import Alarm, Named, alarm, as_json, as_text
+from eroica_otel.demo.monitoring import Alert, Monitoring, _unix, free_ports
 from eroica_otel.demo.webhook import Notification
 from eroica_otel.errors import EroicaError
 
@@ -66,6 +68,119 @@ def test_the_right_alarm_passes() -> None:
 def test_a_wrong_alarm_is_said_with_what_it_should_be(wrong: dict[str, object]) -> None:
     with pytest.raises(EroicaError, match="it should be EroicaWorkerSlowsJob on rank 2 with cause slow_input in 1"):
         follow.check(made(**wrong), 2, "slow_input")
+
+
+@dataclass
+class Scene:
+    """Stands for Prometheus and the webhook: what fires, which findings there ever were, what has arrived."""
+
+    alerts: list[Alert] = field(default_factory=lambda: [alert()])
+    labels: list[dict[str, str]] = field(default_factory=list)
+    arrived: list[Notification] = field(default_factory=lambda: [message()])
+    now: float = 0.0
+
+    def firing(self) -> list[Alert]:
+        return self.alerts
+
+    def query(self, expression: str) -> list[Any]:
+        assert expression.startswith("count_over_time(eroica_anomaly_impact_ratio{severity!=")
+        return [{"metric": labels} for labels in self.labels]
+
+    @property
+    def webhook(self) -> SimpleNamespace:
+        return SimpleNamespace(notifications=lambda: self.arrived)
+
+    def wait(self, what: str, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self.now += 1
+            assert self.now < 100, what
+            self.later()
+
+    def later(self) -> None:
+        """Happens each second that somebody waits."""
+
+    def followed(self) -> Alarm:
+        def say(text: str) -> None:
+            pass
+
+        return follow.to_alarm(cast(Monitoring, self), self.wait, say, 100.0, clock=lambda: self.now)
+
+
+def finding(rank: str = "2", host: str = "node-c", link: str = "", cause: str = "slow_input") -> dict[str, str]:
+    """Return the labels of an impact; Prometheus leaves empty ones out."""
+    given = {"cause": cause, "rank": rank, "host": host, "link": link, "severity": "critical"}
+    return {name: value for name, value in given.items() if value}
+
+
+def test_the_hurt_worker_alone_passes_also_with_two_severities() -> None:
+    scene = Scene([alert(), alert(severity="warning")], [finding(), finding(cause="python_blocked")])
+    follow.check(scene.followed(), 2, "slow_input")
+
+
+def test_an_alert_of_a_healthy_worker_that_fires_with_the_right_one_is_wrong_although_one_message_came() -> None:
+    found = Scene([alert(), alert(since=130.0, rank="1", host="node-b")], [finding()]).followed()
+    assert (found.labels["rank"], found.notifications) == ("2", 1)
+    with pytest.raises(EroicaError, match=r"others are named: EroicaWorkerSlowsJob on rank 1$"):
+        follow.check(found, 2, "slow_input")
+
+
+def test_an_alert_of_a_healthy_worker_that_fires_seconds_after_the_notification_is_wrong() -> None:
+    class Later(Scene):
+        def later(self) -> None:
+            if self.now == 9:
+                self.alerts.append(alert(since=150.0, rank="0"))
+            if self.now == 10:
+                self.arrived.append(message(at=150.0))
+
+    found = Later().followed()
+    assert found.notifications == 2
+    assert [one.rank for one in found.named] == ["2", "0"]
+
+
+def test_alerts_of_the_pipeline_name_nobody() -> None:
+    scene = Scene([alert(), alert("EroicaDeliveriesFail", domain="pipeline")])
+    assert scene.followed().named == (Named("EroicaWorkerSlowsJob", "2", "node-c"),)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (finding(rank="3"), "slow_input on rank 3"),
+        (finding(host="node-b"), "slow_input on rank 2"),  # the right number on another host
+        (finding("", "", "node-a-node-c", "nic_degraded"), "nic_degraded on link node-a-node-c"),
+        (finding("", ""), "slow_input on no worker"),
+    ],
+)
+def test_a_finding_on_anything_else_at_any_time_is_wrong(labels: dict[str, str], said: str) -> None:
+    found = Scene(labels=[finding(), labels]).followed()
+    with pytest.raises(EroicaError, match=f"others are named: {said}$"):
+        follow.check(found, 2, "slow_input")
+
+
+def test_where_a_link_was_limited_its_own_link_may_be_named_too_and_no_other() -> None:
+    right = replace(alert(), annotations={"cause": "nic_degraded"})
+    link = alert("EroicaLinkSlowsJob", rank="", host="")
+    seen = [finding(cause="nic_degraded"), finding("", "", "node-a-node-c", "nic_degraded")]
+    follow.check(Scene([right, link], seen).followed(), 2, "nic_degraded")
+    found = Scene([right, link], [*seen, finding("", "", "node-a-node-b", "nic_degraded")]).followed()
+    with pytest.raises(EroicaError, match=r"others are named: nic_degraded on link node-a-node-b$"):
+        follow.check(found, 2, "nic_degraded")
+
+
+@pytest.mark.parametrize(
+    ("scene", "said"),
+    [
+        (Scene([], [finding(rank="0")]), "slow_input"),  # it has ended, and no alert fires any more
+        (Scene(), "EroicaWorkerSlowsJob"),
+    ],
+)
+def test_a_clean_run_in_which_anything_was_named_is_said(scene: Scene, said: str) -> None:
+    def wait(what: str, reached: Callable[[], bool]) -> None:
+        pass
+
+    with pytest.raises(EroicaError, match=f"yet this was named: {said}$"):
+        follow.to_silence(cast(Monitoring, scene), wait, 7)
+    follow.to_silence(cast(Monitoring, Scene([])), wait, 7)
 
 
 @pytest.mark.parametrize(
