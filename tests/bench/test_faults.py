@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -111,25 +110,26 @@ def test_a_void_run_that_is_wrong_does_not_count(board: ModuleType) -> None:
     assert found == runs[1:]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "window_seconds", "said"),
+    [
+        ([60.0], 20.0, []),  # the bar itself is met
+        ([60.1], 20.0, ["input"]),
+        ([30.0, 59.0, 90.0], 20.0, []),  # the median counts
+        ([59.0, 61.0, 62.0], 20.0, ["input"]),
+        ([None, 61.0], 20.0, ["input"]),
+        ([None], 20.0, []),  # without an alert it is wrong, not late
+        ([80.0], 30.0, []),  # a window of 30 s has no bar
+    ],
+)
+def test_a_case_whose_median_to_firing_is_above_a_minute_is_late(
+    board: ModuleType, seconds: list[float | None], window_seconds: float, said: list[str]
+) -> None:
+    results = [result(board, case="clean-1", seconds=None), *(result(board, seconds=each) for each in seconds)]
+    assert board.late(results, window_seconds) == said
+
+
 def test_the_foot_tells_when_and_with_what_the_table_was_made(board: ModuleType) -> None:
     line = board.foot(20.0, 3)
     assert re.match(r"\d{4}-\d\d-\d\d, commit \S+, \d+ cores, Python 3\.\d+\.\d+, torch \d+\.\d+\.\d+", line)
     assert line.endswith(", window 20 s, 3 void.\n")
-
-
-def test_the_commit_says_when_the_checkout_differs_from_it(board: ModuleType, tmp_path: Path) -> None:
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-        done = subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    assert board.commit(tmp_path / "none") == "unknown"
-    git("init", "-q")
-    (tmp_path / "file").write_text("one")
-    git("add", "file")
-    git("commit", "-q", "-m", "first")
-    (tmp_path / "other").write_text("not tracked")
-    head = git("rev-parse", "--short", "HEAD")
-    assert board.commit(tmp_path) == head
-    (tmp_path / "file").write_text("two")
-    assert board.commit(tmp_path) == f"{head}-dirty"
