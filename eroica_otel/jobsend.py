@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from opentelemetry.sdk.resources import Resource
 
@@ -77,7 +78,8 @@ class Sender:
             made.append(OtlpDelivery(self._to.environment, self._failing(self._to.otlp), self._to.otlp))
         if self._to.remote_write is not None:
             target = self._to.remote_write
-            made.append(RemoteWrite(target, (SERVICE, instance), self._failing(target.url)))
+            odd = partial(self._odd, target.url)
+            made.append(RemoteWrite(target, (SERVICE, instance), self._failing(target.url), odd=odd))
         return made
 
     def _failing(self, where: str) -> Callable[[str], None]:
@@ -85,6 +87,9 @@ class Sender:
             self._say(f"cannot send the series to {where} ({why}); trying again every {self._interval:.0f} s")
 
         return failed
+
+    def _odd(self, where: str, why: str) -> None:
+        self._say(f"{where}: {why}")
 
     def show(self, points: Iterable[Point]) -> None:
         """Push these from now on; called by one thread."""

@@ -72,20 +72,28 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class WriteServer:
-    """Takes requests; answers with ``answers`` one after the other, then with 204."""
+    """Takes requests; answers with ``answers`` one after the other, then with 204, and with no Date of its own."""
 
     def __init__(self) -> None:
         self.answers: list[int] = []
         self.answer_headers: dict[str, str] = {}
         self.bodies: list[bytes] = []
         self.headers: list[dict[str, str]] = []
+        self.asked = 0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
                 server.headers.append(dict(self.headers))
-                self.send_response(server.answers.pop(0) if server.answers else 204)
+                self._answer(server.answers.pop(0) if server.answers else 204)
+
+            def do_HEAD(self) -> None:
+                server.asked += 1
+                self._answer(405)
+
+            def _answer(self, code: int) -> None:
+                self.send_response_only(code)
                 for name, value in server.answer_headers.items():
                     self.send_header(name, value)
                 self.end_headers()

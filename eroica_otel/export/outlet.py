@@ -75,7 +75,9 @@ class Outlet:
             made: Delivery = OtlpDelivery(self._environment, self._told(otlp_endpoint(self._environment)))
         elif self._config.remote_write_url:
             target = Target.of(self._config)
-            made = RemoteWrite(target, job_and_instance(self._identity), self._told(target.url))
+            made = RemoteWrite(
+                target, job_and_instance(self._identity), self._told(target.url), odd=self._odd(target.url)
+            )
         else:
             return None  # the trainer has said so
         self._deliveries.append(made)
@@ -91,6 +93,9 @@ class Outlet:
             self._failed("delivery", text)
 
         return failed
+
+    def _odd(self, endpoint: str) -> Callable[[str], None]:
+        return lambda why: self._failed("delivery", f"{endpoint}: {why}")
 
     def meter(self) -> Meter:
         return self._provider.get_meter("eroica_otel", __version__)

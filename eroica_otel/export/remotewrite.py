@@ -25,6 +25,7 @@ from eroica_otel.export import remotewire
 from eroica_otel.export.delivery import Tally
 from eroica_otel.export.pull import page
 from eroica_otel.export.remotewire import STALE_BITS, Labels, value_bits
+from eroica_otel.export.servertime import ServerTime
 from eroica_otel.model import Identity
 from eroica_otel.wanted import REMOTE_WRITE
 
@@ -104,14 +105,23 @@ class RemoteWrite:
         failed: Callable[[str], None],
         wall: Callable[[], float] = time.time,
         pause: Callable[[float], bool] | None = None,
+        odd: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Args: pause: Waits before another try; returns True where there is no time for one any more."""
+        """Prepare; nothing is sent before ``push``.
+
+        Args:
+            failed: Is told why deliveries begin to fail.
+            wall: Unix seconds.
+            pause: Waits before another try; returns True where there is no time for one any more.
+            odd: Is told what is wrong although deliveries arrive (the clock).
+        """
         self.tally = Tally(REMOTE_WRITE, failed)
         self.reader, self._registry = page()
         self._target = target
         self._added = tuple(zip(("job", "instance"), job_instance, strict=True))
         self._opener = urllib.request.build_opener(_Straight)
-        self._wall = wall
+        self._time = ServerTime(odd, wall)
+        self._asked = False
         self._ending = threading.Event()
         self._pause = pause if pause is not None else self._ending.wait
         self._shown: set[Labels] = set()
@@ -144,15 +154,39 @@ class RemoteWrite:
         gone = dict.fromkeys(self._shown - samples.keys(), STALE_BITS)
         if not samples and not gone:
             return
-        # Never backwards: a sample before the latest one of its series would be refused.
-        self._stamp = max(self._stamp + 1, int(self._wall() * 1000))
-        why = self._deliver(remotewire.request(sorted({**samples, **gone}.items()), self._stamp))
+        why = self._ask_time()
+        if not why:
+            # Never backwards: a sample before the latest one of its series would be refused.
+            self._stamp = max(self._stamp + 1, int(self._time.now() * 1000))
+            why = self._deliver(remotewire.request(sorted({**samples, **gone}.items()), self._stamp))
         if why:
             self._shown |= samples.keys()  # some may have arrived: all are to be ended one day
             self.tally.failed(why)
         else:
             self._shown = set(samples)
             self.tally.sent(begin_ns)
+
+    def _ask_time(self) -> str:
+        """Ask for nothing but the server's time, before the first sample; return why nobody answers, "" if one does.
+
+        Whatever a server says to HEAD on the address for POST (405 of Prometheus), a Date stands over it.
+        """
+        if self._asked or self._time.known:
+            return ""
+        try:
+            headers = {"Cache-Control": "no-cache", **self._target.all_headers()}
+            asked = urllib.request.Request(self._target.url, headers=headers, method="HEAD")
+            with self._opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
+                self._time.hear(answer.headers.get("Date"))
+        except urllib.error.HTTPError as error:
+            with error:
+                self._time.hear(error.headers.get("Date"))
+        except urllib.error.URLError as error:
+            return str(error.reason)
+        except (OSError, ValueError, http.client.HTTPException):
+            return ""  # it does not know the method: what it says to a POST counts
+        self._asked = True
+        return ""
 
     def _deliver(self, body: bytes) -> str:
         """Return why it failed; "" when it did not."""
@@ -168,10 +202,12 @@ class RemoteWrite:
         """Return why one try failed ("" = it did not), whether another may help, and the pause the server asks for."""
         try:
             asked = urllib.request.Request(self._target.url, body, self._target.all_headers(), method="POST")
-            with self._opener.open(asked, timeout=TIMEOUT_SECONDS):
+            with self._opener.open(asked, timeout=TIMEOUT_SECONDS) as answer:
+                self._time.hear(answer.headers.get("Date"))
                 return "", False, 0.0
         except urllib.error.HTTPError as error:
             with error:
+                self._time.hear(error.headers.get("Date"))
                 said = " ".join(error.read(300).decode(errors="replace").split())
                 wanted = error.headers.get("Retry-After", "")
             busy = error.code == http.client.TOO_MANY_REQUESTS or error.code >= 500

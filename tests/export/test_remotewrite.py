@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,11 @@ class Writer:
     def __init__(self, url: str, team: str = "vision", wall: Any = None, **target: str) -> None:
         who = identity(team=team)
         self.failures: list[str] = []
+        self.odd: list[str] = []
         self.pauses: list[float] = []
         self.wall = wall or FakeClock(1_764_430_000.0)
         self.write = RemoteWrite(
-            Target(url, **target), job_and_instance(who), self.failures.append, self.wall, self._pause
+            Target(url, **target), job_and_instance(who), self.failures.append, self.wall, self._pause, self.odd.append
         )
         self.scraped, self.registry = pull.page()
         meter = provider([self.write.reader, self.scraped], resource(who, 1)).get_meter("eroica_otel")
@@ -244,6 +246,58 @@ def test_what_is_written_is_what_a_scrape_of_the_same_worker_gives(kind: str, tm
             wait_until(lambda: stored(server, "vision/llm-7b") == {}, "the series to end at once")
         finally:
             close()
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(3700.0, "1.0 h ahead of"), (-3700.0, "1.0 h behind")])
+def test_a_worker_whose_clock_is_an_hour_off_is_seen_told_and_hides_nobody(
+    ahead: float, words: str, tmp_path: Path
+) -> None:
+    """As it is installed, Prometheus would take the samples of the future and refuse all of the present after them."""
+    port = free_port()
+    scrape = f"scrape_configs: [{{job_name: scraped, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]"
+    with prometheus(tmp_path, config=f"global: {{scrape_interval: 1s}}\n{scrape}\n") as server:
+        url = f"{server.url}/api/v1/write"
+        off, right = Writer(url, "off", wall=lambda: time.time() + ahead), Writer(url, "right", wall=time.time)
+        close = pull.serve(right.registry, "127.0.0.1", port)
+        try:
+            for _ in range(2):
+                off.write.push()
+                right.write.push()
+            assert (off.counts(), right.counts(), off.failures) == ((2, 0), (2, 0), [])
+            assert stored(server, "off/llm-7b").keys() == {
+                key.replace("'right'", "'off'") for key in stored(server, "right/llm-7b")
+            }
+            wait_until(lambda: bool(stored(server, "scraped")), "a scrape, although somebody writes from the future")
+        finally:
+            close()
+    (said,) = off.odd
+    assert f"the clock of this machine is {words} that of the server" in said
+    assert right.odd == []
+
+
+def test_where_the_server_tells_no_time_it_is_asked_for_once_and_the_machines_own_counts(server: WriteServer) -> None:
+    writer = Writer(server.url)
+    for _ in range(2):
+        writer.write.push()
+        writer.wall.now += 10
+    assert [series(body)[0][2] for body in server.bodies] == [1_764_430_000_000, 1_764_430_010_000]
+    assert (server.asked, writer.odd) == (1, [])
+
+
+@pytest.mark.parametrize("answers", [[], [500], [429, 204]])
+def test_the_time_is_known_before_the_first_sample_and_followed_by_every_answer(
+    server: WriteServer, answers: list[int]
+) -> None:
+    server.answer_headers = {"Date": formatdate(1_764_430_000, usegmt=True)}
+    writer = Writer(server.url, wall=FakeClock(1_764_433_600.0))
+    server.answers = answers
+    writer.write.push()
+    assert 0 <= series(server.bodies[0])[0][2] - 1_764_430_000_000 < 60_000
+    server.answer_headers = {"Date": formatdate(1_764_430_300, usegmt=True)}
+    for _ in range(2):
+        writer.write.push()
+    assert 0 <= series(server.bodies[-1])[0][2] - 1_764_430_300_000 < 60_000
+    assert (server.asked, len(writer.odd)) == (1, 1)
 
 
 def test_the_end_of_a_worker_is_one_more_delivery_and_the_end_of_its_series(server: WriteServer) -> None:
