@@ -154,7 +154,7 @@ class WorkerConfig:
         "EROICA_WATCHDOG", True, _boolean, "let a training that hangs in C write its stack on SIGURG"
     )
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
-    nic: str = _option("EROICA_NIC", "", str, "network interface of the collectives; else found")
+    nic: str = _option("EROICA_NIC", "", str, "network interface or RDMA adapter of the collectives; else found")
     nic_mbit: float = _option("EROICA_NIC_MBIT", 0.0, _number(0, 1e7), "its speed, where the interface does not tell")
     hardware_dir: str = _option(
         HARDWARE_VARIABLE, HARDWARE_DIRECTORY, str, "folder that the node agent shares; empty: do not look for one"

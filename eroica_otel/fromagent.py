@@ -5,7 +5,8 @@ Takes the capture, the status and the shared folder; runs in the helper. Composi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class Sampled:
     missing: Mapping[str, str]
 
 
-def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
+def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[], int] = time.monotonic_ns) -> Sampled:
     """Return the capture with what the agent of ``folder`` has sampled; "" = there is none to ask; never raises."""
     links = (f"{status.link}@{namespace('self')}", status.link) if status.link else ()
     sought = Sought(
@@ -51,7 +52,9 @@ def with_agent(capture: Capture, status: Status, folder: str) -> Sampled:
         thread=f"pid {status.pid} thread {capture.training_thread}",
         on_gpu=capture.gpu,
     )
-    found = gather(Path(folder), sought) if folder else Gathered(missing=dict.fromkeys(wanted_of(sought), NOT_ASKED))
+    found = (
+        gather(Path(folder), sought, clock) if folder else Gathered(missing=dict.fromkeys(wanted_of(sought), NOT_ASKED))
+    )
     missing = {**found.missing, **capture.missing}
     if capture.cpu_ns.size > 1 or "cpu" in found.shares:
         missing.pop("cpu", None)

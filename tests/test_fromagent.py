@@ -17,7 +17,8 @@ from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import capture
 from factories_worker import status
 
-END = time.monotonic_ns() - 1_000 * MS
+NOW = time.monotonic_ns()
+END = NOW - 1_000 * MS
 START = END - 2_000 * MS
 WIDE = (START - 600 * MS, END + 600 * MS)
 RATE = (5e6, 2e6)
@@ -35,12 +36,12 @@ def own(step_ms: float = 5, begin: int = 0, **more: Any) -> Capture:
 def of_agent(folder: Path, step_ms: float, *devices: str, begin: int = 0, peak: float = 1e7) -> None:
     columns = [resource(f"nic_{way}", device, "By", peak, counter=True) for device in devices for way in ("tx", "rx")]
     rows = [(t, [begin + v for v in values]) for t, values in every(step_ms, *WIDE, *RATE * len(devices), rise=True)]
-    leave(folder, "net", columns, rows)
+    leave(folder, "net", columns, rows, NOW)
 
 
 def sampled(folder: Path, captured: Capture, **changes: Any) -> Sampled:
     usual: dict[str, Any] = {"nic": "eth0", "link": "eth0", "pid": 7}
-    return with_agent(captured, status(**usual | changes), str(folder))
+    return with_agent(captured, status(**usual | changes), str(folder), lambda: NOW)
 
 
 def test_the_agents_samples_of_the_link_are_taken_where_they_are_finer(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_the_workers_own_are_kept_where_the_agent_was_not_asked_to_hurry(tmp_pat
 
 def test_an_agent_that_ended_in_the_window_leaves_the_workers_own(tmp_path: Path) -> None:
     columns = [resource(f"nic_{way}", "eth0", "By", 1e7, counter=True) for way in ("tx", "rx")]
-    leave(tmp_path, "net", columns, every(1, WIDE[0], END - 200 * MS, *RATE, rise=True))
+    leave(tmp_path, "net", columns, every(1, WIDE[0], END - 200 * MS, *RATE, rise=True), NOW)
     captured = own(5)
     assert sampled(tmp_path, captured).capture is captured
 
@@ -82,7 +83,7 @@ def test_without_samples_of_its_own_a_worker_believes_a_name_that_can_be_no_othe
     of_agent(tmp_path, 2, "eth0")
     assert sampled(tmp_path, nothing).capture is nothing
     columns = [resource(f"rdma_{way}", "mlx5_0/1", "By", 1.25e10, counter=True) for way in ("tx", "rx")]
-    leave(tmp_path, "rdma", columns, every(5, *WIDE, *RATE, rise=True))
+    leave(tmp_path, "rdma", columns, every(5, *WIDE, *RATE, rise=True), NOW)
     missing = {"nic": "mlx5_0/1 has no counters of bytes: set EROICA_NIC"}
     bare = own(
         5, nic_ns=nothing.nic_ns, nic_tx=nothing.nic_tx, nic_rx=nothing.nic_rx, nic_peak_bytes=None, missing=missing
@@ -105,8 +106,8 @@ def test_counters_of_one_interface_lie_between_those_read_before_and_after() -> 
 
 
 def test_a_gpu_jobs_window_has_what_its_gpu_did(tmp_path: Path) -> None:
-    leave(tmp_path, "nvml", [resource("sm_clock", unit="MHz", peak=2000.0)], every(1, *WIDE, 1500.0))
-    leave(tmp_path, "gpm", [resource("dram"), resource("sm")], every(110, *WIDE, 30.0, 90.0))
+    leave(tmp_path, "nvml", [resource("sm_clock", unit="MHz", peak=2000.0)], every(1, *WIDE, 1500.0), NOW)
+    leave(tmp_path, "gpm", [resource("dram"), resource("sm")], every(110, *WIDE, 30.0, 90.0), NOW)
     found = sampled(tmp_path, own(gpu=True), gpus=(GPU,))
     assert set(found.shares) == {"sm_clock", "dram", "sm"}
     assert set(found.missing) == {"pcie", "nvlink"}
@@ -140,5 +141,5 @@ def test_a_training_thread_without_a_clock_of_its_own_is_told(tmp_path: Path) ->
     captured = capture(start=START, end=END)
     assert "cpu" in sampled(tmp_path, captured).missing
     columns = [resource("cpu", "pid 7 thread 1", "ns", 1e9, counter=True)]
-    leave(tmp_path, "process", columns, every(1, *WIDE, 4e8, rise=True))
+    leave(tmp_path, "process", columns, every(1, *WIDE, 4e8, rise=True), NOW)
     assert sampled(tmp_path, captured).missing == {}

@@ -429,14 +429,15 @@ def test_a_gpu_jobs_window_has_what_the_agent_sampled_and_the_rest_is_told_once(
     end = time.monotonic_ns() - 1_000 * MS
     start = end - 1_000 * MS
     columns = [resource("sm_clock", unit="MHz", peak=2000.0)]
-    leave(tmp_path, "nvml", columns, every(1, start - 500 * MS, end + 500 * MS, 1500.0))
+    rows = every(1, start - 500 * MS, end + 500 * MS, 1500.0)
+    leave(tmp_path, "nvml", columns, rows, end + 3_500 * MS)  # it lives for some seconds more, however slow this is
     beside.write(gpus=(GPU,), gpu_uuid=GPU, pci_bus_id="0000:83:00.0")
     beside.helper.tick()
     for window in (WINDOW, WINDOW + 1):
-        rows = [Row("ampere_sgemm_128x64_tn", start, end, "kernel", 7)]
+        kernels = [Row("ampere_sgemm_128x64_tn", start, end, "kernel", 7)]
         folder = tmp_path / str(window)
         folder.mkdir()
-        trace = write_kineto(folder / "t.json", rows)
+        trace = write_kineto(folder / "t.json", kernels)
         beside.capture(window, start_ns=start, end_ns=end, realtime_offset_ns=(0, 0), gpu=True, trace=trace)
         beside.helper.tick()
     assert beside.value(names.PATTERN_MU, kind="compute", resource="sm_clock") == pytest.approx(0.75)
