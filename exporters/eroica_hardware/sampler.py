@@ -4,6 +4,13 @@ Takes a source, a ring, clock and sleep. What may hang (a driver) or takes long 
 holds up nobody else; quick sources share one, because waking costs more than reading a few files. A source that fails
 is counted, logged once and asked again later; the ring's heartbeat goes on, so that workers can tell a silent source
 from a dead agent.
+
+What is fast in a window was decided by what it costs and what it tells (catalog.py has the rates, bench/hardware.py
+measures). At 1 kHz only what is cheap and moves within a step: the SM clock of each GPU, and its links in every fifth
+reading. Byte counters of interfaces at 500 Hz and of RDMA ports at 200 Hz: faster ones show the steps in which drivers
+renew them. All else keeps its rate: GPM and NVML's utilisation and power are renewed about ten times a second, pressure
+makes the kernel sum over all cores. No kind of call takes more than a tenth of the time (pace.py): behind a slow driver
+the clock is NaN in some rows, and the rate of the rows stays.
 """
 
 from __future__ import annotations
