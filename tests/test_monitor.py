@@ -208,6 +208,62 @@ def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> Non
     assert not (worker.folder / REQUEST_FILE).exists()
 
 
+def test_the_length_of_a_window_changes_while_the_training_runs(worker: Worker) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*20")
+    worker.monitor.change({"window_seconds": 3.0})
+    (worker.folder / REQUEST_FILE).touch()
+    worker("(D0 O0)*2")
+    worker("(D0 O0)*2")
+    window = worker.windows._pending
+    assert window is not None
+    # 3 s of 0.02 s; the mean of some may round up.
+    assert window.stop - window.start == pytest.approx(150, abs=1)
+
+
+@pytest.mark.parametrize("loops", [("D0 O0",), ("D0 O0", "D0 D0 O0")])
+def test_what_counts_as_degraded_changes_at_once_and_for_later_loops(worker: Worker, loops: tuple[str, ...]) -> None:
+    """30 % more; each loop has a detector of its own."""
+    worker.monitor._reference_done = True
+    worker.monitor.change({"degraded_ratio": 0.5})
+    for text in loops:
+        for _ in range(3):
+            worker(f"({text})*25")
+    assert worker(f"({loops[-1]})*20", token_seconds=0.013).state == "healthy"
+    worker.monitor.change({"degraded_ratio": 0.2})
+    assert worker(f"({loops[-1]})*10", token_seconds=0.013).state == "degraded"
+
+
+@pytest.mark.parametrize("seconds", [20, 40])
+def test_the_rest_after_the_next_degraded_window_changes(worker: Worker, seconds: int) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*600")
+    worker.monitor.change({"cooldown_seconds": float(seconds)})
+    worker("(D0 O0)*30", token_seconds=0.02)
+    worker("D0 O0", token_seconds=0.02)
+    assert worker.windows.busy
+    began = worker.clock.now
+    worker("(D0 O0)*120", token_seconds=0.02)
+    wishes = []
+    for _ in range(45):
+        worker("D0 O0", token_seconds=0.02)
+        assert worker.poller.standing is not None
+        wishes.append(worker.poller.standing.wants)
+    # The first of these 45 rounds is the second after the one that began the rest.
+    assert worker.clock.now - began == 46
+    assert wishes.index("degraded") + 2 == seconds
+
+
+def test_budget_and_sampler_of_the_next_window_change(worker: Worker) -> None:
+    worker.windows.events_per_iteration = 100.0
+    worker("(D0 O0)*20")
+    worker.monitor.change({"event_budget": 2000, "sampler_hertz": 100.0})
+    worker("D0 O0")
+    assert worker.poller.standing is not None
+    assert worker.poller.standing.most_iterations == 2000 // 100
+    assert worker.windows.config.sampler_hertz == 100.0
+
+
 def test_iterations_with_profiling_in_them_are_counted_and_not_timed(worker: Worker) -> None:
     worker("(D0 O0)*30")
     worker.windows.excluded.append(range(40, 45))

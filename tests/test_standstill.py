@@ -124,6 +124,16 @@ def test_a_hang_is_looked_at_once_and_its_window_holds_stack_and_silence(worker:
     assert len(worker.windows()) == 2, "the rest has doubled"
 
 
+def test_length_of_the_look_and_rest_change_while_the_training_runs(worker: Worker) -> None:
+    worker.still.change(WorkerConfig.from_env({}, window_seconds=5.0, cooldown_seconds=30.0))
+    worker.rounds(16)  # the look has begun in the 12th: 3 s would be over
+    assert worker.windows() == []
+    worker.rounds(2)
+    assert len(worker.windows()) == 1
+    worker.rounds(40)
+    assert len(worker.windows()) == 2
+
+
 def test_after_the_training_went_on_the_rest_begins_anew(worker: Worker) -> None:
     worker.rounds(20)  # looked at from 12 s on, for 3 s: the rest of 100 s has begun
     worker.rounds(110, INPUT, UPDATE)

@@ -14,11 +14,21 @@ from eroica_otel.commands.main import main
 from eroica_otel.export.node import pages
 from eroica_otel.ports import holder
 from eroica_otel.status import live_workers
-from jobs import LOOP, helper_of, job, value, wait_until
+from jobs import LOOP, Job, helper_of, job, value, wait_until
 
 
 def threads(pid: int) -> set[str]:
     return {(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+def asked_for_a_window(training: Job) -> None:
+    """Ask until the iteration is known, then wait until the window is delivered."""
+
+    def told() -> bool:
+        return main(["window", "--dir", str(training.folder)]) == 0
+
+    wait_until(told, "a worker that can take a window")
+    wait_until(lambda: value(training.points(), names.WINDOW_ID.name) > 0, "the window")
 
 
 def test_options_change_and_then_the_plugin_goes_while_training_goes_on(tmp_path: Path) -> None:
@@ -26,7 +36,10 @@ def test_options_change_and_then_the_plugin_goes_while_training_goes_on(tmp_path
         directory = ["--dir", str(training.folder)]
         wait_until(lambda: value(training.points(), names.ITERATIONS.name) > 0, "iterations")
         helper = helper_of(training.process.pid)
-        assert main(["set", *directory, "window_seconds=0.5", "degraded_ratio=0.2"]) == 0
+        assert main(["set", *directory, "window_seconds=4", "degraded_ratio=0.2"]) == 0
+        asked_for_a_window(training)
+        # 1 s is what the training was started with; that the machine is slower when it begins halves 4 s at most.
+        assert value(training.points(), names.WINDOW_SECONDS.name) > 2
         assert main(["disable", *directory]) == 0
         wait_until(lambda: live_workers(training.folder) == [], "the worker's folder to go")
         wait_until(lambda: not Path(f"/proc/{helper}/cmdline").exists(), "the helper to go")
