@@ -5,7 +5,9 @@ private dirty memory (libraries that others map too come and go with them), as t
 window; after three windows everything is warm. At the end the training stops as usual, and its folders must be empty.
 Exit code 1, with a sentence for each reason, when something grew, stayed behind, was not captured or was found.
 
-    python bench/soak.py [--minutes 30] [--windows 20] [--out build/soak]
+With ``--backend prometheus`` the series go through a real Prometheus and Alertmanager, which are ended with the rest.
+
+    python bench/soak.py [--minutes 30] [--windows 20] [--backend otlp] [--out build/soak]
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 
 from eroica_otel.commands.window import request
+from eroica_otel.demo.ending import end_in_order
+from eroica_otel.demo.monitoring import Monitoring
 from eroica_otel.demo.stage import JOB, RANKS, Stage
 from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json
@@ -220,11 +224,25 @@ def play(stage: Stage, seconds: float, windows: int) -> Soak:
     return soak
 
 
+def _watch(out: Path, backend: str, seconds: float, windows: int) -> tuple[Soak, list[str]]:
+    """Play on a stage; return what was seen, and a sentence for each helper that is left."""
+    # A busy machine would ask for windows of its own, and their number must be known.
+    environment = os.environ | {"TMPDIR": str(out / "tmp"), "EROICA_DEGRADED_RATIO": "10"}
+    with ExitStack() as stack:
+        monitoring = None
+        if backend == "prometheus":
+            monitoring = stack.enter_context(closing(Monitoring(out / "monitoring")))
+        stage = stack.enter_context(Stage(out, 5.0, environment, monitoring))
+        soak = play(stage, seconds, windows)
+        return soak, [f"left behind: helper {pid}" for pid in helpers(stage.workers_folder).values()]
+
+
 def main() -> int:
     """Print the figures; 1 when something is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--windows", type=int, default=20)
+    parser.add_argument("--backend", choices=("otlp", "prometheus"), default="otlp")
     parser.add_argument("--out", type=Path, default=Path("build/soak"))
     arguments = parser.parse_args()
     seconds, windows = arguments.minutes * 60, arguments.windows
@@ -232,13 +250,11 @@ def main() -> int:
         parser.error(f"give more than {WARM_WINDOWS} windows, and {LEAST_SECONDS:.0f} s for each")
     out = (arguments.out / time.strftime("%Y%m%d-%H%M%S")).absolute()
     (out / "tmp").mkdir(parents=True)
-    # A busy machine would ask for windows of its own, and their number must be known.
-    with Stage(out, 5.0, os.environ | {"TMPDIR": str(out / "tmp"), "EROICA_DEGRADED_RATIO": "10"}) as stage:
-        soak = play(stage, seconds, windows)
-        left = [f"left behind: helper {pid}" for pid in helpers(stage.workers_folder).values()]
+    end_in_order()
+    soak, left = _watch(out, arguments.backend, seconds, windows)
     (out / "samples.json").write_text(json.dumps([asdict(sample) for sample in soak.samples]))
     judged = {number for record in StateFolder(str(out / "state")).read() for number in record.judged}
-    files = [*stage.workers_folder.iterdir(), *(out / "tmp").iterdir()]
+    files = [*soak.stage.workers_folder.iterdir(), *(out / "tmp").iterdir()]
     left += [f"left behind: {path}" for path in files if not path.name.startswith("torch")]  # torch leaves its own
     said = growth(soak.samples) + verdicts(soak, windows, judged) + left
     print(table(soak.samples))

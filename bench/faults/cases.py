@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,6 +70,22 @@ def _link(rank: int, megabits: int) -> Inject:
     return inject
 
 
+def _stop(rank: int) -> Inject:
+    """Stop the trainer of ``rank``, as a person or a batch system does with a signal."""
+
+    def inject(board: Board, undo: ExitStack) -> None:
+        pid = board.pid(rank)
+        os.kill(pid, signal.SIGSTOP)
+        undo.callback(_go_on, pid)
+
+    return inject
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):  # the launcher may have ended it
+        os.kill(pid, signal.SIGCONT)
+
+
 def _nothing(board: Board, undo: ExitStack) -> None:
     board.ask_for_window()
 
@@ -93,6 +111,11 @@ CASES = (
         "backward", "70 ms of waiting in the backward", 3, frozenset({"python_blocked"}), _switch("backward", 3, 0.07)
     ),
     Case("hang", "one rank waits for ever", 2, frozenset({"hang_in_python"}), _switch("hang", 2, 600)),
+    Case("stopped", "SIGSTOP to one rank", 1, frozenset({"process_stopped"}), _stop(1)),
+    Case(
+        "left-out", "one rank leaves a collective out", 2, frozenset({"hang_missing_rank"}), _switch("skip", 2, 1),
+        arguments=("--average-loss",),
+    ),
     Case("clean-1", "nothing, a window by hand", None, frozenset(), _nothing),
     Case("clean-2", "nothing, loader workers", None, frozenset(), _nothing, arguments=("--loader-workers", "2")),
 )  # fmt: skip

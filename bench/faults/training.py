@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--loader-workers", type=int, default=0)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--average-loss", action="store_true", help="over all ranks, in a group of its own")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -127,6 +128,7 @@ def main() -> None:
     model = DistributedDataParallel(inner)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     remote = Remote(arguments.samples, rank)
+    losses = torch.distributed.new_group() if arguments.average_loss else None
     batches = DataLoader(remote, batch_size=arguments.batch, num_workers=arguments.loader_workers)
     for iteration, samples in enumerate(batches):
         samples = augment(samples, switch.value("python"))
@@ -136,8 +138,11 @@ def main() -> None:
             wait_for_lock(seconds)
         inner.delay = switch.value("backward")
         optimizer.zero_grad()
-        model(samples).square().mean().backward()
+        loss = model(samples).square().mean()
+        loss.backward()
         optimizer.step()
+        if losses is not None and not switch.value("skip"):
+            torch.distributed.all_reduce(loss.detach(), group=losses)
         if switch.ended(iteration):
             break
     torch.distributed.destroy_process_group()
