@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
+
 from eroica_otel.agree.pauses import FRESH_SECONDS
 from eroica_otel.agree.poller import LATE_SECONDS, Poller
 from eroica_otel.agree.store import LocalStore
@@ -9,6 +13,7 @@ from eroica_otel.model import Window
 from factories_worker import FakeClock, standing
 
 LOOK = Window(1_764_430_000, "blocked", 0, 0)
+HOUR = 3600.0
 
 
 class Job:
@@ -113,3 +118,44 @@ def test_an_earlier_pause_is_not_this_one() -> None:
     job.ranks[1].listening = True
     job.rounds(3)
     assert not job.ranks[1].peers_pause
+
+
+def apart(*ahead: float) -> Job:
+    """Return ranks on nodes whose wall clocks are that far from the true one."""
+    job = Job()
+    for poller, seconds in zip(job.ranks, ahead, strict=True):
+        poller._wall = partial(float, 1_764_430_000.9 + seconds)
+    return job
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_nodes_whose_clocks_are_an_hour_apart_share_one_look(ahead: float) -> None:
+    """Ranks 2 and 3 are on the other node; both nodes want it, and whoever is first gives it its number."""
+    for first, of in ((0, 0.0), (2, ahead)):
+        job = apart(0, 0, ahead, ahead)
+        job.ranks[first].blocked = True
+        job.ranks[first].poll()
+        for number, poller in enumerate(job.ranks):
+            poller.blocked = number != first  # who was first has its look
+        job.rounds(2)
+        (look,) = {look for poller in job.ranks for look in poller.looks}
+        assert [len(poller.looks) for poller in job.ranks] == [1] * 4
+        assert look == Window(1_764_430_000 + int(of), "blocked", 0, 0)
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_windows_of_nodes_whose_clocks_are_an_hour_apart_follow_one_another(ahead: float) -> None:
+    """What counts is the order in which they were agreed on, not what the clocks of those who did so say."""
+    job = apart(0, 0, ahead, ahead)
+    expected = []
+    for number, rank in enumerate((2, 0, 1, 3)):
+        job.ranks[rank].blocked = number % 2 == 1
+        for each, poller in enumerate(job.ranks):
+            wants = "manual" if each == rank and number % 2 == 0 else ""
+            poller.standing = standing(each, wants=wants, windows=number)
+        job.rounds(3)
+        expected.append((1_764_430_000 + (ahead if rank >= 2 else 0), "blocked" if number % 2 else "manual"))
+    for poller in job.ranks:
+        assert [(one.id, one.reason) for one in poller.agreed] == expected[0::2]
+        assert [(one.id, one.reason) for one in poller.looks] == expected[1::2]
+        assert poller.offset == 0, "nobody has taken one for a window of the past"
