@@ -29,7 +29,12 @@ class _Gpm:
         self.gpu = gpu
         self._nvml, self._handle = nvml, handle
         self.kind, self.interval_s = "gpm", INTERVAL_S
-        self._metrics = (*SHARES.values(), *PCIE.values(), *NVLINK.values())
+        metrics = (*SHARES.values(), *PCIE.values(), *NVLINK.values())
+        self._wanted = nvml.c_nvmlGpmMetricsGet_t()  # 19 KB, made once
+        self._wanted.version, self._wanted.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
+        self._answers = [self._wanted.metrics[place] for place in range(len(metrics))]
+        for answer, metric in zip(self._answers, metrics, strict=True):
+            answer.metricId = metric
         peaks = (_known(nvml, pcie_peak, handle) / MIB, _known(nvml, nvlink_peak, handle) / MIB)
         self.resources = (
             *(Resource(name, gpu, "%", 100.0, counter=False) for name in SHARES),
@@ -54,15 +59,9 @@ class _Gpm:
 
     def _between(self) -> list[float]:
         """Return the metrics between the two samples, NaN for one that this GPU does not have."""
-        wanted = self._nvml.c_nvmlGpmMetricsGet_t()
-        wanted.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        wanted.sample1, wanted.sample2 = self._old, self._new
-        wanted.numMetrics = len(self._metrics)
-        for place, metric in enumerate(self._metrics):
-            wanted.metrics[place].metricId = metric
-        self._nvml.nvmlGpmMetricsGet(wanted)
-        answers = (wanted.metrics[place] for place in range(len(self._metrics)))
-        return [math.nan if answer.nvmlReturn else float(answer.value) for answer in answers]
+        self._wanted.sample1, self._wanted.sample2 = self._old, self._new
+        self._nvml.nvmlGpmMetricsGet(self._wanted)
+        return [math.nan if answer.nvmlReturn else float(answer.value) for answer in self._answers]
 
 
 def _known(nvml: Nvml, peak: Callable[[Nvml, Handle], float], handle: Handle) -> float:
