@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two checks on one NVIDIA GPU. Needs a CUDA build of torch and nvidia-ml-py (eroica-otel[hardware]); at most 5 minutes.
+# Two checks on one NVIDIA GPU. Needs a CUDA build of torch and nvidia-ml-py (eroica-otel[hardware]); at most 6 minutes.
 #
 # 1. The node agent's sources (bench/gpu_hardware.py): NVML and GPM answer, while a matrix product keeps the GPU busy; each
 #    resource's mean share of its peak, mu, lies in [0, 1]; clock and power are there, the load is seen; the rates that are
