@@ -8,12 +8,12 @@ OUT ?= build/demo
 WINDOW ?= 5
 STACK ?= stack
 LOCK_PYTHONS ?= python3.11 python3.10
+TORCH_INDEX ?=
 
 BIN := .venv/bin
 MADE := .venv/.made-by-$(subst /,_,$(PYTHON))
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
-BOUNDS := sed -n '/^dependencies = /,/^dev = /p' pyproject.toml | grep -oE '"[a-z-]+ >= [0-9a-z.]+"' | tr -d '"' | sed 's/ >= /==/'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -84,14 +84,8 @@ docs: $(READY) ## renew the tables that follow from code
 wheel: $(READY) ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist
 
-# But for torch: for its oldest allowed release not every interpreter has a wheel, and the CPU's come from another index.
-oldest: $(READY) ## run the unit tests with the oldest allowed dependencies (torch: the one of the lock)
-	@mkdir -p build
-	@$(BOUNDS) | grep -v '^torch==' > build/oldest.txt
-	@cat build/oldest.txt
-	@$(PYTHON) -m venv --clear build/oldest
-	@build/oldest/bin/python -m pip -qq install -c build/oldest.txt -e ".[dev,torch,hardware,grafana,fast,zero-code]" $$(grep '^torch==' requirements-dev.lock)
-	@build/oldest/bin/pytest -q -n auto --dist loadfile -m "not e2e and not stack"
+oldest: ## run the unit tests with the oldest allowed dependencies (TORCH_INDEX=URL: one more index, for torch)
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" .ci/oldest
 
 lock: ## pin the development environment anew
 	@$(PYTHON) .ci/lock.py $(LOCK_PYTHONS)
