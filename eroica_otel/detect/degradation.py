@@ -4,9 +4,9 @@ The published rule (mean of the recent N = 50 iterations more than 5 % above the
 on for ever on a noisy machine, because a single shortest iteration is an extreme value. Here the baseline is the
 MEDIAN of the N-iteration means, the rise must also exceed 3 standard errors, and must hold for N/2 iterations
 (docs/method.md). No iteration weighs more than twice the baseline: one checkpoint of 20 s would otherwise stand for a
-slow job for N iterations, and hide a slow job for the 1,000 after it, because it makes the standard error large. Nor,
-where long ones are usual, more than twice the longest of a usual N/5: a loader with four processes hands over four
-batches at a time, so that the fourth iteration waits for all of them, and cut it would pull the baseline down for ever.
+slow job for N iterations, and hide a slow job for the 1,000 after it, because it makes the standard error large. Where
+a usual N/5 holds longer ones, 1.5 times the longest of it: a loader with four processes hands over four batches at a
+time, so that the fourth iteration waits for all of them, and cut it would pull the baseline down for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ HISTORY_ITERATIONS = 1000
 HISTORY_SECONDS = 1800.0
 MOST_MEANS = 50_000
 STANDARD_ERRORS = 3.0
-MOST_OF_USUAL = 2.0
+MOST_OF_BASELINE = 2.0
+MOST_OF_LONGEST = 1.5
+"""With less a loader that has become slower would be cut, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,10 @@ class Detector:
         self._elapsed += period_seconds
         self._whole.append(period_seconds)
         known = self._baseline == self._baseline
-        usual = max(self._baseline, self._usual_longest)
-        weight = min(period_seconds, MOST_OF_USUAL * usual) if known else period_seconds
+        most = MOST_OF_BASELINE * self._baseline
+        if self._usual_longest > most:
+            most = MOST_OF_LONGEST * self._usual_longest
+        weight = min(period_seconds, most) if known else period_seconds
         self._sums.append(self._sums[-1] + weight)
         self._block_sum += weight
         self._block_longest = max(self._block_longest, period_seconds)

@@ -22,7 +22,8 @@ from eroica_otel.publish.report import json as report_json
 from eroica_otel.publish.report import terminal
 from jobs import helper_of, scrape, value, wait_until
 
-WINDOW_SECONDS = 3.0
+WINDOW_SECONDS = 5.0
+"""16 iterations, without which there is no noise level, also where one takes 0.3 s because the machine is busy."""
 PATIENCE_SECONDS = 120.0
 
 
