@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from email.utils import formatdate
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -97,6 +99,14 @@ def test_a_finding_is_sent_at_once_and_its_end_ends_its_series(bench: Bench) -> 
     show(bench, points())
     assert bench.written()[names.IMPACT.name][1] == STALE_BITS
     assert bench.written()[names.ANOMALIES.name][1] == value_bits(0.0)
+
+
+def test_a_clock_that_is_far_from_the_servers_is_said_once(bench: Bench) -> None:
+    bench.write.answer_headers = {"Date": formatdate(time.time() + 7200, usegmt=True)}
+    show(bench, points())
+    show(bench, points(finding=True))
+    (said,) = bench.said
+    assert said.startswith(f"{bench.write.url}: the clock of this machine is 2.0 h behind that of the server")
 
 
 def test_counts_alone_are_no_reason_to_hurry(bench: Bench) -> None:

@@ -300,6 +300,22 @@ def test_the_time_is_known_before_the_first_sample_and_followed_by_every_answer(
     assert (server.asked, len(writer.odd)) == (1, 1)
 
 
+def test_a_wrong_clock_is_a_failure_of_the_delivery_although_all_arrives(server: WriteServer) -> None:
+    server.answer_headers = {"Date": formatdate(time.time() - 7200, usegmt=True)}
+    failures: list[tuple[str, str]] = []
+    config = WorkerConfig(deliveries="remote_write", remote_write_url=server.url)
+    outlet = Outlet({}, identity(), 1, lambda stage, text: failures.append((stage, text)), config)
+    board = Board()
+    create(outlet.meter(), board)
+    board.show(window_points(worker_window()))
+    outlet.start()
+    outlet.stop(20)
+    ((stage, text),) = failures
+    assert stage == "delivery"
+    assert text.startswith(f"{server.url}: the clock of this machine is 2.0 h ahead of that of the server")
+    assert outlet.counts() == {("remote_write", "sent"): 2, ("remote_write", "failed"): 0}
+
+
 def test_the_end_of_a_worker_is_one_more_delivery_and_the_end_of_its_series(server: WriteServer) -> None:
     config = WorkerConfig(deliveries="remote_write", remote_write_url=server.url)
     failures: list[str] = []
