@@ -24,7 +24,7 @@ from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.options import configure, resolve
 from eroica_otel.hardware.interfaces import InterfaceSource
 from eroica_otel.hardware.pcie import PcieSource
-from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.rdma import RdmaSource, RdmaStateSource
 from eroica_otel.hardware.source import Source
 from factories_hardware import Tree
 
@@ -65,6 +65,7 @@ def main() -> None:
             "nvml_state": lambda: NvmlSource(nvml, quick=False),
             "gpm": lambda: GpmSource(nvml),
             "rdma": lambda: RdmaSource(tree.sys),
+            "rdma_state": lambda: RdmaStateSource(tree.sys),
             "net": lambda: InterfaceSource(proc=tree.proc, sys=tree.sys),
             "pcie": lambda: PcieSource(tree.sys),
         }

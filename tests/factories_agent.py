@@ -20,7 +20,7 @@ from eroica_hardware.sampler import Sampler
 from eroica_hardware.windows import Windows
 from eroica_otel.hardware.interfaces import InterfaceSource
 from eroica_otel.hardware.pcie import PcieSource
-from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.rdma import RdmaSource, RdmaStateSource
 from eroica_otel.hardware.shared import open_folder
 from eroica_otel.hardware.source import Source
 from factories_hardware import Tree
@@ -87,10 +87,12 @@ class AgentScene:
             "gpm": lambda: GpmSource(nvml, self.seconds),
             "net": lambda: InterfaceSource(sys=self.tree.sys, clock=self.seconds),
             "rdma": lambda: RdmaSource(self.tree.sys, clock=self.seconds),
+            "rdma_state": lambda: RdmaStateSource(self.tree.sys, clock=self.seconds),
             "pcie": lambda: PcieSource(self.tree.sys, clock=self.seconds),
         }
         return made[family]()
 
     def _sampler(self, family: str, source: Source) -> Sampler:
         ring = KeptRing(self.folder, family, slots_of(family))
-        return Sampler(source, ring, self.windows.running, self.clock, CATALOG[family].most_hertz)
+        entry = CATALOG[family]
+        return Sampler(source, ring, self.windows.running, self.clock, entry.most_hertz, entry.most_busy)

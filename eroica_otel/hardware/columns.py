@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 
-from eroica_otel.hardware.pace import Clock, Pace
+from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock, Pace
 from eroica_otel.hardware.source import Resource
 
 MOST_BYTES = 8192
@@ -60,6 +60,7 @@ class Column:
         take: Makes the raw value of the file's bytes; raises ValueError or LookupError for another form.
         interval_s: Least time between two readings of the file; NaN comes in between. 0 reads every time.
         factor: Raw units that ``take``'s number counts by.
+        group: Whom it asks: files of one group and interval are read together and share the time it may take.
     """
 
     resource: Resource
@@ -67,6 +68,7 @@ class Column:
     take: Callable[[bytes], float] = number
     interval_s: float = 0.0
     factor: float = 1.0
+    group: str = ""
 
 
 def key_of(resource: Resource) -> str:
@@ -80,6 +82,7 @@ class _File:
     def __init__(self, columns: Sequence[tuple[int, Column]]) -> None:
         self.columns = columns
         self.interval_s = max(column.interval_s for _, column in columns)
+        self.group = columns[0][1].group
         # One number is read into little memory, which costs less.
         self._most = NUMBER_BYTES if all(column.take is number for _, column in columns) else MOST_BYTES
         self._takes = [(place, column.take, column.factor, column.resource.counter) for place, column in columns]
@@ -181,9 +184,14 @@ class _Group:
 
 
 class FileSource(ABC):
-    """A source of hardware samples (source.Source) from files; a subclass says which columns there are now."""
+    """A source of hardware samples (source.Source) from files; a subclass says which columns there are now.
+
+    Attributes:
+        most: Share of the time that readings of one group of files may take.
+    """
 
     family = ""
+    most = MOST_OF_THE_TIME
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.resources: tuple[Resource, ...] = ()
@@ -221,12 +229,19 @@ class FileSource(ABC):
             found += [column.resource for column in columns]
         self.resources = tuple(found)
         self._blank = [math.nan] * len(found)
-        by_interval: dict[float, list[_File]] = {}
+        self._pace()
+
+    def _pace(self) -> None:
+        """Put the files together that are read together."""
+        always: list[_File] = []
+        paced: dict[tuple[float, str], list[_File]] = {}
         for file in self._files:
             if file.is_open:
-                by_interval.setdefault(file.interval_s, []).append(file)
-        self._always = _Group(by_interval.pop(0.0, []))
-        self._paced = [(Pace(interval, self._clock), _Group(files)) for interval, files in by_interval.items()]
+                (paced.setdefault((file.interval_s, file.group), []) if file.interval_s else always).append(file)
+        self._always = _Group(always)
+        self._paced = [
+            (Pace(interval, self._clock, self.most), _Group(files)) for (interval, _), files in paced.items()
+        ]
         self._all_due()
 
     def read(self) -> list[float]:
@@ -238,18 +253,21 @@ class FileSource(ABC):
         return values
 
     def _read_paced(self, values: list[float], now: float) -> None:
-        """Read the files that are due; those of one interval are read together and share the time it may take."""
+        """Read the groups that are due."""
         if now < self._seen:  # a clock that went back would make all wait
             self._all_due()
         self._seen = now
         due = []
         while self._due and self._due[0][0] <= now:
             due.append(heappop(self._due)[1])
+        began = now
         for index in due:
             pace, files = self._paced[index]
-            pace.start(now)
+            pace.start(now)  # not when its turn comes: it would be late for the next reading
             files.read(values, self.missing)
-            pace.end()
+            ended = self._clock()
+            pace.took(ended - began)
+            began = ended
             heappush(self._due, (pace.due, index))
 
     def _all_due(self) -> None:

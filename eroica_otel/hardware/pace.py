@@ -41,4 +41,8 @@ class Pace:
     def end(self) -> None:
         """Say that the reading is done: at a tenth of the time, one of 10 ms leads to at most ten a second."""
         if self._interval:
-            self._wait = max(self._interval, (self._clock() - self._began) / self._most)
+            self.took(self._clock() - self._began)
+
+    def took(self, seconds: float) -> None:
+        """Say that the reading is done and how long it took, for a caller that has asked others in between."""
+        self._wait = max(self._interval, seconds / self._most)

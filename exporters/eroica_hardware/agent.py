@@ -150,7 +150,7 @@ class Agent:
         entry, source = catalog.CATALOG[family], self._make(family)
         if isinstance(source, NsysSource):
             return NsysSampler(source, ring, lambda: self.windows.until, clock, self.options.nsys_hertz)
-        return Sampler(source, ring, self.windows.running, clock, entry.most_hertz)
+        return Sampler(source, ring, self.windows.running, clock, entry.most_hertz, entry.most_busy)
 
     def _of_catalog(self, family: str) -> Source:
         wanted = catalog.Wanted(self.options.dcgm, self.options.nic_mbit)

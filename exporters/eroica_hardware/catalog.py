@@ -14,11 +14,12 @@ from eroica_hardware.gpm import GpmSource
 from eroica_hardware.nsys import HERTZ as NSYS_HERTZ
 from eroica_hardware.nsys import NsysSource
 from eroica_hardware.nvml import NvmlSource
+from eroica_hardware.sampler import MOST_BUSY
 from eroica_otel.hardware.disks import DiskSource
 from eroica_otel.hardware.interfaces import InterfaceSource
 from eroica_otel.hardware.pcie import PcieSource
 from eroica_otel.hardware.pressure import PressureSource
-from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.rdma import RdmaSource, RdmaStateSource
 from eroica_otel.hardware.rocm import RocmSource
 from eroica_otel.hardware.source import Source
 
@@ -27,6 +28,7 @@ LONGEST_SECONDS = 65
 
 
 NVIDIA = "an NVIDIA GPU, its driver and nvidia-ml-py"
+RDMA = "an InfiniBand, RoCE or EFA device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Entry:
         quick: Whether it shares a thread with others: its files are answered by the kernel, without a device.
         usual: Whether it is read unless told otherwise.
         looks_for: What it needs, for people.
+        most_busy: Share of the time that its readings may take.
     """
 
     make: Callable[[Wanted], Source]
@@ -54,6 +57,7 @@ class Entry:
     quick: bool
     usual: bool
     looks_for: str
+    most_busy: float = MOST_BUSY
 
 
 CATALOG: Mapping[str, Entry] = MappingProxyType(
@@ -70,9 +74,12 @@ CATALOG: Mapping[str, Entry] = MappingProxyType(
         "nsys": Entry(
             lambda wanted: NsysSource(over_http(wanted.dcgm or URL)), NSYS_HERTZ, False, False, "nsys on PATH"
         ),
-        "rdma": Entry(lambda wanted: RdmaSource(), 200, False, True, "an InfiniBand, RoCE or EFA device"),
-        # A byte counter read faster than its driver renews it shows steps (docs/method.md, the 90th percentile).
-        "net": Entry(lambda wanted: InterfaceSource(mbit=wanted.nic_mbit), 500, True, True, "a network interface"),
+        # Each port has a pace of its own, and the thread waits for firmware more than it works.
+        "rdma": Entry(lambda wanted: RdmaSource(), 200, False, True, RDMA, most_busy=1.0),
+        "rdma_state": Entry(lambda wanted: RdmaStateSource(), 10, False, True, RDMA),
+        # A byte counter read faster than its driver renews it shows steps (docs/method.md, the 90th percentile). Its
+        # speed is the driver's answer, under a lock of the whole network.
+        "net": Entry(lambda wanted: InterfaceSource(mbit=wanted.nic_mbit), 500, False, True, "a network interface"),
         "pcie": Entry(lambda wanted: PcieSource(), 1, False, True, "a PCIe device in sysfs"),
         "pressure": Entry(lambda wanted: PressureSource(), 10, True, True, "a kernel with PSI"),
         "disk": Entry(lambda wanted: DiskSource(), 10, True, True, "a disk in sysfs"),

@@ -35,7 +35,7 @@ RETRY_NS = 10 * SECOND
 IDLE_HERTZ = 1.0
 """Of a source that has nothing to read, between two looks."""
 MOST_BUSY = 0.5
-"""Share of the time that a source may take for its readings: above it, it is asked less often."""
+"""Share of the time that a source may take for its readings, unless told otherwise; above it, it is asked less."""
 
 
 class Sampler:
@@ -53,12 +53,16 @@ class Sampler:
         in_window: Callable[[int], bool],
         clock: Callable[[], int] = time.monotonic_ns,
         most_hertz: float = WINDOW_HERTZ,
+        most_busy: float = MOST_BUSY,
     ) -> None:
-        """Sample never faster than ``most_hertz``, and fast while ``in_window`` says so of a time (monotonic ns)."""
+        """Sample never faster than ``most_hertz``, and fast while ``in_window`` says so of a time (monotonic ns).
+
+        Readings take at most the share ``most_busy`` of the time.
+        """
         self.source, self.ring = source, ring
         self.failures: Counter[str] = Counter()
         self.samples = 0
-        self._in_window, self._clock, self._most = in_window, clock, most_hertz
+        self._in_window, self._clock, self._most, self._most_busy = in_window, clock, most_hertz, most_busy
         now = clock()
         self.deadlines = Deadlines(min(STEADY_HERTZ, most_hertz), now)
         self._looked: int | None = None
@@ -85,7 +89,7 @@ class Sampler:
         if not self.source.resources:
             return IDLE_HERTZ
         wanted = min(WINDOW_HERTZ if fast else STEADY_HERTZ, self._most)
-        while wanted * self._reading_ns > MOST_BUSY * SECOND and wanted > 1:
+        while wanted * self._reading_ns > self._most_busy * SECOND and wanted > 1:
             wanted /= 2
         return wanted
 

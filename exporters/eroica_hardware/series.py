@@ -95,6 +95,7 @@ NET_ROWS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
         "nic_rx_dropped": (_error("dropped", "receive"),),
     }
 )
+RDMA = ("rdma", "rdma_state")
 RDMA_ROWS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
     {
         "rdma_tx": (Row(names.NETWORK_IO, _counted, _direction(True)),),
@@ -106,7 +107,9 @@ RDMA_ROWS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
     }
 )
 TABLES: Mapping[str, tuple[str, Mapping[str, tuple[Row, ...]]]] = MappingProxyType(
-    {**dict.fromkeys(GPUS, ("gpu", GPU_ROWS)), "net": ("network", NET_ROWS), "rdma": ("network", RDMA_ROWS)}
+    dict.fromkeys(GPUS, ("gpu", GPU_ROWS))
+    | {"net": ("network", NET_ROWS)}
+    | dict.fromkeys(RDMA, ("network", RDMA_ROWS))
 )
 # What a port counts without anything being wrong: waiting for credits, notices of congestion.
 NO_ERRORS = frozenset(
@@ -160,7 +163,7 @@ def _of(source: str, reading: Reading) -> Iterator[Sample]:
 def _rest(source: str, reading: Reading, own: Mapping[str, str]) -> Iterator[Sample]:
     """Yield what has no row: by its unit, where its share of a peak does not tell all."""
     resource = reading.resource
-    if source == "rdma" and resource.counter and resource.name not in NO_ERRORS:
+    if source in RDMA and resource.counter and resource.name not in NO_ERRORS:
         labels = {"hw_id": resource.device, "hw_type": "network", "error_type": resource.name.removeprefix("rdma_")}
         yield names.ERRORS, labels, reading.value
     elif resource.unit == "By" and resource.counter:

@@ -184,7 +184,7 @@ def agent(folder: Path) -> Page:
 
     other.fields = {TX: 0, RX: 0, NVLINK_TX: 0, NVLINK_RX: 0}
     work(0)
-    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", tree=tree)
+    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", "rdma_state", tree=tree)
     scene.go(12, work)
     text = scene.page().replace('host="node-1"', 'host="host-1"')
     scene.close()

@@ -57,7 +57,9 @@ def work(scene: AgentScene, since: float) -> None:
 def scene(tmp_path: Path) -> Iterator[AgentScene]:
     nvml = Recorded(h200(), Gpu("h200_mig", "GPU-m"))
     nvml.gpm = dict(GPM)
-    made = AgentScene(tmp_path, nvml, "nvml", "nvml_state", "gpm", "rdma", "net", "pcie", tree=node(tmp_path))
+    made = AgentScene(
+        tmp_path, nvml, "nvml", "nvml_state", "gpm", "rdma", "rdma_state", "net", "pcie", tree=node(tmp_path)
+    )
     yield made
     made.close()
 
