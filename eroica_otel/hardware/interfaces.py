@@ -88,6 +88,7 @@ class InterfaceSource(FileSource):
         self._only = only
         self._proc, self._sys, self._mbit = proc, sys, mbit
         self._process = "" if pid is None else str(pid)
+        self._peaks: dict[str, tuple[tuple[str, ...], float | None]] = {}
 
     def columns(self) -> Iterator[Column]:
         there = namespace(self._process, self._proc) if self._process else ""
@@ -131,7 +132,22 @@ class InterfaceSource(FileSource):
     def _resource(self, resource: str, name: str, device: str, sys: Path) -> Resource:
         if resource not in BYTES:
             return Resource(resource, device, "1", math.nan, counter=True)
-        peak = peak_bytes_per_second(name, self._mbit, sys)
+        peak = self._peak(name, sys)
         if peak is None:
             self.missing[f"{device} speed"] = "the interface does not tell its speed, so no share of it is known"
         return Resource(resource, device, "By", math.nan if peak is None else peak, counter=True)
+
+    def _peak(self, name: str, sys: Path) -> float | None:
+        """Return the interface's speed, asked for once and after each change of its link.
+
+        The kernel takes the lock of the whole network for it and asks the driver, which can take long; the index and
+        the changes of the carrier it tells without.
+        """
+        folder = sys / "class" / "net" / name
+        link = tuple(text_of(folder / file) for file in ("ifindex", "carrier_changes", "operstate"))
+        known = self._peaks.get(name)
+        if known is None or known[0] != link:
+            if len(self._peaks) > 4 * MOST:  # of interfaces that are gone
+                self._peaks.clear()
+            known = self._peaks[name] = link, peak_bytes_per_second(name, self._mbit, sys)
+        return known[1]

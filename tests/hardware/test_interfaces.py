@@ -47,6 +47,24 @@ def test_without_a_speed_the_bytes_are_there_and_the_peak_is_missing(speed: str,
     assert peaks(own(tree, mbit=800))["lo nic_tx"] == 1e8
 
 
+def test_the_speed_is_asked_for_once_and_after_each_change_of_the_link(tree: Tree) -> None:
+    """The speed is answered under the lock of the whole network, by the driver."""
+    folder = tree.interface("eth0", speed=25_000)
+    tree.write(folder / "carrier_changes", 2)
+    source = own(tree)
+    tree.write(folder / "speed", 1000)
+    source.look()
+    assert peaks(source)["eth0 nic_tx"] == peaks(source)["eth0 nic_rx"] == 25e9 / 8
+    tree.write(folder / "carrier_changes", 4)
+    source.look()
+    assert peaks(source)["eth0 nic_tx"] == 1e9 / 8
+    tree.write(folder / "operstate", "down")
+    tree.write(folder / "speed", -1)
+    source.look()
+    assert math.isnan(peaks(source)["eth0 nic_tx"])
+    assert "eth0 speed" in source.missing
+
+
 def test_an_interface_that_vanishes_and_comes_again(tree: Tree) -> None:
     folder = tree.interface("eth0", tx_bytes=5)
     tree.interface("eth1", tx_bytes=6)
