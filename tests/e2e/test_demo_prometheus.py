@@ -32,7 +32,7 @@ def _as_on_a_terminal() -> None:
 @contextmanager
 def demo(out: Path, fault: str = "python", **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run the demo with Prometheus; what it says goes to OUT.txt."""
-    options = ["--backend", "prometheus", "--fault", fault, "--rank", "1", "--window", "3", "--out", str(out)]
+    options = ["--backend", "prometheus", "--fault", fault, "--rank", "1", "--window", "5", "--out", str(out)]
     with out.with_suffix(".txt").open("wb") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "eroica_otel.commands.main", "demo", *options],
