@@ -101,6 +101,7 @@ def main(folder: Path, shared: str) -> None:
         "step_ms": float(sorted(steps)[len(steps) // 2]),
         "missing": dict(found.missing),
         "throttled": capture.throttled_ratio,
+        "waited": capture.run_delay_ratio,
         "failures": failures,
     }
     windows.close()
