@@ -1,9 +1,9 @@
 """What workers announce, received by the agent: checked against what the kernel says of the sender, answered, counted.
 
 Takes a listening socket (listener.py) and the windows (windows.py). The socket is open to every process of the node, so
-all is bounded: at most 16 new connections in a round and 20 rounds a second, 32 open at once, each for at most a
-second, one message of at most 1 kB from each. A flood costs that and no more; what does not get through is sampled at
-the steady rate.
+all is bounded: at most 16 new connections in a round and 20 rounds a second, 32 open at once, 16 of one user, each for
+at most a second, one message of at most 1 kB from each. A flood costs that and no more; what does not get through is
+sampled at the steady rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from eroica_hardware.windows import SECOND, Windows
+from eroica_hardware.windows import MOST_OF_ONE, SECOND, Windows
 from eroica_otel.errors import HardwareError
 from eroica_otel.hardware.announce import ACCEPTED, MOST_BYTES, Announcement, Peer, decode, peer_of
 
@@ -43,8 +43,8 @@ class Announcements:
     """Receives announcements in rounds.
 
     Attributes:
-        counts: Announcements by outcome: accepted, refused (rate or budget), stranger (user or pid), rubbish, silent,
-            failed (the connection was lost).
+        counts: Announcements by outcome: accepted, refused (rate, budget, or too many connections), stranger (user or
+            pid), rubbish, silent, failed (the connection was lost).
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Announcements:
         """Take a listening socket; only ``users`` may announce, None = all."""
         self.counts: Counter[str] = Counter()
         self._server, self._windows, self._users, self._clock, self._proc = server, windows, users, clock, proc
-        self._open: dict[socket.socket, int] = {}
+        self._open: dict[socket.socket, tuple[int, Peer]] = {}
 
     def run(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> None:
         """Receive until ``stop`` says so."""
@@ -71,7 +71,7 @@ class Announcements:
         """Take what has come since the last round, within the bounds; never raises."""
         self._accept()
         now = self._clock()
-        for connection, since in list(self._open.items()):
+        for connection, (since, _) in list(self._open.items()):
             if self._served(connection, now) or now - since > PATIENCE_NS:
                 self._open.pop(connection)
                 connection.close()
@@ -96,16 +96,31 @@ class Announcements:
             except OSError:  # no descriptors left; the next round tries again
                 self.counts["failed"] += 1
                 return
-            connection.setblocking(False)
-            self._open[connection] = self._clock()
+            self._admit(connection)
+
+    def _admit(self, connection: socket.socket) -> None:
+        """Keep a new connection, unless its user has enough of them."""
+        try:
+            peer = peer_of(connection)
+        except OSError:
+            self.counts["failed"] += 1
+            connection.close()
+            return
+        if sum(other.uid == peer.uid for _, other in self._open.values()) >= MOST_OPEN * MOST_OF_ONE:
+            self._count("refused")
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._open[connection] = self._clock(), peer
 
     def _served(self, connection: socket.socket, now: int) -> bool:
         """Return whether the connection is done with: answered, lost or silent for too long."""
+        since, peer = self._open[connection]
         try:
             data = connection.recv(MOST_BYTES + 1)
-            outcome, answer = self._judge(data, peer_of(connection), now) if data else ("failed", b"")
+            outcome, answer = self._judge(data, peer, now) if data else ("failed", b"")
         except BlockingIOError:
-            outcome, answer = ("silent" if now - self._open[connection] > PATIENCE_NS else ""), b""
+            outcome, answer = ("silent" if now - since > PATIENCE_NS else ""), b""
         except OSError:
             outcome, answer = "failed", b""
         if outcome:

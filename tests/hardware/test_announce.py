@@ -21,7 +21,7 @@ from eroica_hardware.announce import MOST_OPEN, Announcements, own_pids
 from eroica_hardware.listener import hold, listen, remove
 from eroica_hardware.windows import SECOND, Windows
 from eroica_otel.errors import HardwareError
-from eroica_otel.hardware.announce import ACCEPTED, SOCKET, Announcement, announce, decode
+from eroica_otel.hardware.announce import ACCEPTED, SOCKET, Announcement, Peer, announce, decode
 from eroica_otel.hardware.shared import open_folder
 
 BEGIN = 100 * SECOND
@@ -177,7 +177,7 @@ def test_one_that_hangs_up_is_only_counted(agent: Agent) -> None:
 
 
 def test_a_flood_is_bounded_and_passes(agent: Agent) -> None:
-    """Silent connections fill the queue; a round takes 16, keeps 32 at most, and sends them away after a second."""
+    """Silent connections fill the queue; a round takes 16, keeps 16 of a user, and sends them away after a second."""
     with ExitStack() as flood:
         for number in range(500):
             connection = flood.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -186,16 +186,31 @@ def test_a_flood_is_bounded_and_passes(agent: Agent) -> None:
                 connection.connect(str(agent.path / SOCKET))
             except BlockingIOError:
                 break
-            if number % 10 == 0:
+            if number % 100 == 0:
                 agent.received.round()
         assert number < 499  # the kernel's queue is full and says so at once
-        assert len(agent.received._open) == MOST_OPEN
+        agent.received.round()
+        assert len(agent.received._open) == MOST_OPEN // 2
         assert announce(agent.path, said(), patience_seconds=ROOM) != ""  # the worker is not held up
     for _ in range(10):
         agent.now += 2 * SECOND
         agent.received.round()
     assert agent.answer(message()) == ACCEPTED
     assert len(agent.received._open) == 0
+
+
+def test_a_user_who_takes_all_his_connections_leaves_those_of_others(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = os.geteuid() + 1
+    monkeypatch.setattr("eroica_hardware.announce.peer_of", lambda _: Peer(os.getpid(), user))
+    with ExitStack() as flood:
+        for _ in range(MOST_OPEN):
+            flood.enter_context(agent.connect())
+            agent.received.round()
+        assert agent.received.counts == {"refused": MOST_OPEN // 2}
+        user = os.geteuid()
+        assert agent.answer(message()) == ACCEPTED
 
 
 def test_without_descriptors_the_agent_goes_on_afterwards(agent: Agent) -> None:
