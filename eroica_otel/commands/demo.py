@@ -43,7 +43,8 @@ report. report.json, report.html, injected.json (what was really done) and demo.
 so that a limit of, say, a quarter would slow nothing.
 
 --backend prometheus adds a real Prometheus and a real Alertmanager with the rules that eroica-otel brings along: the
-fault is followed to the alert that fires and to the one notification, which go to alert.json."""
+fault is followed to the alert that fires and to the one notification, which go to alert.json. It fails where any other
+worker was named at any time."""
 EXPECTED = {
     "python": "python_overhead",
     "input": "slow_input",
