@@ -22,6 +22,11 @@ from eroica_otel.export.points import window_points
 from eroica_otel.export.remotewire import STALE_BITS
 from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
 from eroica_otel.export.standing import standing_points
+from eroica_otel.query.client import Backend
+from eroica_otel.query.decode import decode
+from eroica_otel.query.look import SETTLE_SECONDS
+from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.prometheus import PrometheusSource
 from factories_worker import FakeClock, free_port, identity, status, worker_window
 from jobs import wait_until
 from remote_write import Sample, WriteServer, series
@@ -248,6 +253,18 @@ def test_what_is_written_is_what_a_scrape_of_the_same_worker_gives(kind: str, tm
             close()
 
 
+def windows_read(server: Server) -> list[str]:
+    """Return the teams of the workers whose window the localizer reads there."""
+    deliveries: list[Delivery] = []
+    clock = FakeClock()
+    source = PrometheusSource(Backend(server.url), deliveries.append, clock=clock)
+    for _ in range(3):
+        source.look()
+        clock.now += SETTLE_SECONDS
+    windows = [decode(delivery.points) for delivery in deliveries]
+    return [window.identity.team for window in windows if window is not None]
+
+
 @pytest.mark.parametrize(("ahead", "words"), [(3700.0, "1.0 h ahead of"), (-3700.0, "1.0 h behind")])
 def test_a_worker_whose_clock_is_an_hour_off_is_seen_told_and_hides_nobody(
     ahead: float, words: str, tmp_path: Path
@@ -268,6 +285,7 @@ def test_a_worker_whose_clock_is_an_hour_off_is_seen_told_and_hides_nobody(
                 key.replace("'right'", "'off'") for key in stored(server, "right/llm-7b")
             }
             wait_until(lambda: bool(stored(server, "scraped")), "a scrape, although somebody writes from the future")
+            assert set(windows_read(server)) == {"off", "right"}
         finally:
             close()
     (said,) = off.odd
