@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from eroica_hardware import catalog, place
 from eroica_hardware.announce import Announcements
+from eroica_hardware.endpoint import Endpoint
 from eroica_hardware.exposition import Exposition
 from eroica_hardware.listener import hold, listen, remove
 from eroica_hardware.nsys import NsysSampler, NsysSource
@@ -24,7 +25,7 @@ from eroica_hardware.rings import KeptRing
 from eroica_hardware.sampler import Sampler, start
 from eroica_hardware.serve import MetricsServer
 from eroica_hardware.windows import Windows
-from eroica_otel.errors import HardwareError
+from eroica_otel.errors import HardwareError, one_line
 from eroica_otel.hardware.source import Source
 
 LOG = logging.getLogger(__name__)
@@ -47,7 +48,6 @@ class Agent:
         Raises:
             ConfigError: an option cannot be used.
             HardwareError: another agent serves the folder, or something else stands in its place.
-            DeliveryError: the port is taken.
         """
         self.options = options
         self._make = make or self._of_catalog
@@ -56,7 +56,8 @@ class Agent:
         doorkeeper = Doorkeeper(read(options.password_file) if options.password_file else {})
         self.folder = place.prepare(options.folder)
         self._lock, self._socket = -1, 0
-        self.server: MetricsServer | None = None
+        self._endpoint: Endpoint | None = None
+        self._told: set[str] = set()
         try:
             self._lock = hold(self.folder)
             place.tidy(self.folder)
@@ -67,8 +68,8 @@ class Agent:
             self.exposition = Exposition(
                 options.host, self.folder, tuple(self.samplers.values()), self.windows, self.announcements, clock
             )
-            if options.address is not None:
-                self.server = MetricsServer(options.address, self.exposition, doorkeeper, self.healthy)
+            if (address := options.address) is not None:
+                self._endpoint = Endpoint(lambda: MetricsServer(address, self.exposition, doorkeeper, self.healthy))
         except BaseException:
             self._leave()
             raise
@@ -84,8 +85,13 @@ class Agent:
         )
         listener.start()
         self._threads.append(listener)
-        if self.server is not None:
-            self.server.start("metrics")
+        if self._endpoint is not None:
+            self._endpoint.start()
+
+    @property
+    def server(self) -> MetricsServer | None:
+        """The server of /metrics, None where none is wanted or its port is taken."""
+        return None if self._endpoint is None else self._endpoint.server
 
     def run(self, stop: threading.Event) -> None:
         """Wait until ``stop`` is set.
@@ -101,6 +107,7 @@ class Agent:
 
         Raises:
             HardwareError: the folder was replaced, or a thread has ended.
+            ConfigError: the host or the certificate of /metrics has gone before its port could be had.
         """
         if not place.same(self.folder, self.options.folder):
             raise HardwareError(
@@ -110,6 +117,9 @@ class Agent:
             raise HardwareError("a thread of the agent has ended; start the agent again, and report what it logged")
         if not place.socket_is(self.folder, self._socket):
             self._listen_again()
+        if self._endpoint is not None:
+            self._endpoint.look()
+        self._tell_empty()
 
     def healthy(self) -> bool:
         """Whether every thread that was started still runs."""
@@ -118,8 +128,8 @@ class Agent:
     def close(self) -> None:
         """End the threads, say in the rings that no more comes, take the socket away; never raises."""
         self._stop.set()
-        if self.server is not None:
-            self.server.stop()
+        if self._endpoint is not None:
+            self._endpoint.stop()
         end = time.monotonic() + END_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -130,6 +140,20 @@ class Agent:
             for one in self.samplers.values():
                 getattr(one.source, "close", lambda: None)()
         self._leave()
+
+    def _tell_empty(self) -> None:
+        """Say once of each source that was asked for by name that it has nothing to read, and why."""
+        for family in sorted(self.options.required & self.samplers.keys() - self._told):
+            one = self.samplers[family]
+            if not one.looked:
+                continue
+            self._told.add(family)
+            if not one.source.resources and (missing := dict(one.source.missing)):
+                reason = one_line(missing.get(family, "; ".join(missing.values())))
+                needs = catalog.CATALOG[family].looks_for
+                LOG.warning(
+                    "source %s has nothing to read: %s (it needs %s); it goes on looking", family, reason, needs
+                )
 
     def _listen_again(self) -> None:
         try:

@@ -23,6 +23,7 @@ from eroica_otel.hardware.source import Resource, Source
 APART_SECONDS = 0.25
 MOST_REASONS = 12
 WIDTH = 110
+LEAST_WIDE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +63,20 @@ def rows(options: Options, make: Callable[[str], Source] | None = None) -> list[
 
 def table(found: list[Row]) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield f"{'source':<10}{'resources':>9}  {'with value':>10}  devices"
+    wide = max(LEAST_WIDE, *(len(row.source) + 2 for row in found))
+    yield f"{'source':<{wide}}{'resources':>9}  {'with value':>10}  devices"
     for row in found:
         shown = ", ".join(row.devices) or ("the node" if row.resources else "-")
-        yield _short(f"{row.source:<10}{row.resources:>9}  {row.known:>10}  {shown}")
+        yield _short(f"{row.source:<{wide}}{row.resources:>9}  {row.known:>10}  {shown}")
     lacking = [(row, what) for row in found for what in sorted(row.missing)]
     if lacking:
         yield ""
         yield "what cannot be read, and why:"
     for row in found:
-        yield from _reasons(row)
+        yield from _reasons(row, wide)
 
 
-def _reasons(row: Row) -> Iterator[str]:
+def _reasons(row: Row, wide: int) -> Iterator[str]:
     """Yield a line for each reason, with all that it is the reason for."""
     by_reason: dict[str, list[str]] = {}
     for what, reason in sorted(row.missing.items()):
@@ -84,10 +86,10 @@ def _reasons(row: Row) -> Iterator[str]:
     for reason, things in list(by_reason.items())[:MOST_REASONS]:
         named = f": {_whose(row.devices, things)}" if things != [row.source] else ""
         yield from textwrap.wrap(
-            f"{reason}{named}", WIDTH, initial_indent=f"  {row.source:<10}", subsequent_indent=" " * 14
+            f"{reason}{named}", WIDTH, initial_indent=f"  {row.source:<{wide}}", subsequent_indent=" " * 14
         )
     if len(by_reason) > MOST_REASONS:
-        yield f"  {row.source:<10}and {len(by_reason) - MOST_REASONS} more reasons"
+        yield f"  {row.source:<{wide}}and {len(by_reason) - MOST_REASONS} more reasons"
 
 
 def _whose(devices: tuple[str, ...], things: list[str]) -> str:
@@ -139,7 +141,9 @@ def lines(options: Options, found: list[Row]) -> Iterator[str]:
     yield f"rings take {math.ceil(need / (1 << 20))} MiB in it; the label host is {options.host}"
     lacking = lacks(options, found)
     if lacking:
-        yield f"asked for by --sources and not there: {', '.join(lacking)}"
+        yield f"asked for by --sources and not there, hence exit code 3: {', '.join(lacking)}"
+    elif not all(row.resources for row in found):
+        yield "a source that has nothing to read is no failure (exit code 0), unless it is asked for by --sources"
 
 
 def ring_bytes(row: Row) -> int:

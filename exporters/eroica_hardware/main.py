@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from eroica_hardware import check, passwords
+from eroica_hardware import check, limits, passwords
 from eroica_hardware.agent import Agent
 from eroica_hardware.options import configure, resolve
 from eroica_otel import __version__
@@ -75,6 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.user:
         raise ConfigError(f"{arguments.user!r} is one word too many; eroica-hardware --help shows what there is")
     options = resolve(arguments, os.environ)
+    limits.raise_open_files()
     if arguments.command == "check":
         found = check.rows(options)
         print("\n".join(check.lines(options, found)))

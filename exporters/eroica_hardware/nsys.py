@@ -175,6 +175,7 @@ class NsysSampler(Sampler):
         if now - self._seen >= OFF_NS:
             self._seen = now
             self._nsys.look()
+            self.looked = True
         left = (self._until() - now) / SECOND
         if left >= self._least_seconds and (program := self._nsys.ready()):
             self._session = _Session(program, left * LONGER, self._asked_hertz)

@@ -44,6 +44,7 @@ class Sampler:
     Attributes:
         failures: What went wrong and how often: "source" (look or read), "ring" (folder full, read-only, gone).
         samples: Rows written.
+        looked: Whether the source has looked once for what it can read.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Sampler:
         self.source, self.ring = source, ring
         self.failures: Counter[str] = Counter()
         self.samples = 0
+        self.looked = False
         self._in_window, self._clock, self._most, self._most_busy = in_window, clock, most_hertz, most_busy
         now = clock()
         self.deadlines = Deadlines(min(STEADY_HERTZ, most_hertz), now)
@@ -99,6 +101,7 @@ class Sampler:
             self._looked = now
             self.source.look()
             self._doing = "ring"
+            self.looked = True
             self.ring.prepare(self.source.resources, now)
             self._doing = "source"
         if not self.source.resources:

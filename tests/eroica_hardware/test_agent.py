@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import socket
 import threading
+import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eroica_hardware import place
 from eroica_hardware.agent import Agent
+from eroica_hardware.endpoint import Endpoint
+from eroica_hardware.limits import raise_open_files
 from eroica_hardware.options import Options, configure, resolve
+from eroica_hardware.serve import MetricsServer
 from eroica_otel.errors import ConfigError, DeliveryError, HardwareError
 from eroica_otel.hardware.announce import SOCKET
+from eroica_otel.hardware.pressure import PressureSource
 from jobs import wait_until
 
 
@@ -42,14 +49,85 @@ def test_what_was_opened_is_closed_and_the_socket_goes(tmp_path: Path) -> None:
     assert open_files() == before
 
 
-def test_a_port_that_is_taken_leaves_neither_socket_nor_lock(tmp_path: Path) -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(DeliveryError, match="choose another with --listen"),
-    ):
-        Agent(options(tmp_path / "shared", "--listen", f"127.0.0.1:{taken.getsockname()[1]}"))
+def test_a_port_that_is_taken_is_said_once_and_stops_no_sampling(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eroica_hardware.endpoint.AGAIN_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        agent = Agent(options(tmp_path / "shared", "--listen", f"127.0.0.1:{port}"))
+        agent.start()
+        wait_until(lambda: agent.samplers["pressure"].samples > 1, "samples")
+        agent.look()
+        agent.look()
+        assert agent.server is None
+    (said,) = caplog.messages
+    assert f"port {port} on 127.0.0.1" in said
+    assert "choose another with --listen" in said
+    agent.look()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/healthy") as answer:
+        assert answer.status == 200
+    agent.close()
+
+
+def test_the_port_is_tried_again_every_10_s() -> None:
+    tried: list[float] = []
+    now = 0.0
+
+    def make() -> MetricsServer:
+        tried.append(now)
+        raise DeliveryError("taken")
+
+    endpoint = Endpoint(make, lambda: now)
+    endpoint.start()
+    for second in range(1, 31):
+        now = float(second)
+        endpoint.look()
+    endpoint.stop()
+    assert tried == [0, 10, 20, 30]
+
+
+def test_a_certificate_that_cannot_be_used_leaves_neither_socket_nor_lock(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--tls-certificate"):
+        Agent(options(tmp_path / "shared", "--listen", "127.0.0.1:0", "--tls-certificate", "/nowhere"))
     assert not (tmp_path / "shared" / SOCKET).exists()
     Agent(options(tmp_path / "shared")).close()
+
+
+class Empty(PressureSource):
+    """A source that finds nothing."""
+
+    def look(self) -> None:
+        self.missing = {"pressure": "this kernel tells\nno pressure"}
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_source_that_was_asked_for_and_has_nothing_is_said_once(
+    asked: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = options(tmp_path / "shared")
+    agent = Agent(given if asked else replace(given, required=frozenset()), lambda _: Empty())
+    agent.look()
+    assert caplog.messages == []  # it has not looked yet
+    agent.start()
+    wait_until(lambda: agent.samplers["pressure"].looked, "the first look")
+    agent.look()
+    agent.look()
+    agent.close()
+    told = "source pressure has nothing to read: this kernel tells no pressure (it needs a kernel with PSI)"
+    assert [message.partition(";")[0] for message in caplog.messages] == [told] * asked
+
+
+def test_as_many_files_may_be_open_as_the_hard_limit_lets() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        most = 100 if hard == resource.RLIM_INFINITY else min(100, hard)
+        assert raise_open_files(100) == most
+        assert raise_open_files(50) == most
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_second_agent_takes_nothing_from_the_first(tmp_path: Path) -> None:

@@ -46,6 +46,16 @@ def test_a_source_without_anything_says_what_it_needs() -> None:
     ]
 
 
+def test_a_long_name_is_set_off_from_its_reason() -> None:
+    nvml = Recorded()
+    nvml.driver = 12
+    rows = [check.look(name, NvmlSource(nvml, Turned(), quick=name == "nvml")) for name in ("nvml", "nvml_state")]
+    lines = list(check.table(rows))
+    assert "  nvml        nvml shared library not found" in lines
+    assert "  nvml_state  nvml shared library not found" in lines
+    assert len({line.index("0  ") for line in lines[1:3]}) == 1
+
+
 def test_the_command_on_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "shared"
     assert main(["check", "--dir", str(folder), "--sources", "net,pressure"]) == 0
@@ -60,9 +70,11 @@ def test_what_was_asked_for_by_name_and_is_not_there_is_a_failure(
 ) -> None:
     words = ["check", "--dir", str(tmp_path), "--dcgm", "http://127.0.0.1:1/metrics"]
     assert main([*words, "--sources", "dcgm,net"]) == 3
-    assert "asked for by --sources and not there: dcgm" in capsys.readouterr().out
+    assert "asked for by --sources and not there, hence exit code 3: dcgm" in capsys.readouterr().out
     assert main(words) == 0
-    assert "dcgm      the exporter does not answer" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "dcgm        the exporter does not answer" in said
+    assert said.endswith("no failure (exit code 0), unless it is asked for by --sources\n")
 
 
 @pytest.mark.parametrize(
