@@ -10,28 +10,42 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.hardware import host
-from eroica_otel.hardware.gpus import Gpu, gpus_of, unreadable
+from eroica_otel.hardware.gpus import Gpu, current_gpu, gpus_of, unreadable
 from eroica_otel.hardware.herald import Herald
 from eroica_otel.hardware.link import NOT_FOUND, OwnCounters, interface_link, rdma_link
+from eroica_otel.hardware.look import Look
 from eroica_otel.model import GPU_RESOURCES
 from eroica_otel.profile.capture import Readings
+
+SILENT = "a device's files, or the driver's, have not answered"
 
 _TORCH_RAISES = (RuntimeError, AssertionError, AttributeError, TypeError, ValueError)
 """What torch's questions raise after an error on the device, and where a version has them not or otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a look found: the link's open counters and their peak, None where there are none; what is missing, why."""
+
+    counters: OwnCounters | None = None
+    peak_bytes: float | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
 class Equipment:
     """What a worker knows of its own hardware.
+
+    Files of devices are opened and read in threads of ours alone: a hung driver or firmware never answers.
 
     Attributes:
         link: The link of the collectives.
         gpus: The GPUs that it trains on, the training thread's first; () before they are used.
-        missing: Resources that this process could not sample in the window that was opened last, with the reason.
-        peak_bytes: Bytes per second that the link can carry; None where it does not tell.
     """
 
     def __init__(
@@ -41,35 +55,69 @@ class Equipment:
         self._environment, self._config = environment, config
         self._interface = self.link = interface_link(environment, config.nic)
         self._herald = Herald(config.hardware_dir, failed)
-        self._counters: OwnCounters | None = None
+        self._failed = failed
+        self._look: Look[_Found] | None = None
+        self._current: int | None = None
         self.gpus: tuple[Gpu, ...] = ()
-        self.missing: dict[str, str] = {}
-        self.peak_bytes: float | None = None
 
-    def open(self, local_rank: int) -> Callable[[], tuple[int, int] | None] | None:
-        """Training thread, at the start of a window: look at the devices, open the link's counters; None without."""
+    def prepare(self, local_rank: int) -> None:
+        """1 Hz thread, before a window: have a thread look at the devices and open the link's counters; never raises.
+
+        One that still waits for a device since the window before is left alone, and nothing is sampled of the link.
+        """
+        if self._look is not None and self._look.running:
+            self._failed("devices", f"{SILENT} since the window before: nothing is sampled of them")
+            return
         self.close()
-        self._look(local_rank)
-        self.missing, self.peak_bytes = {}, None
-        if self.gpus and (why := unreadable(self.gpus)):
-            self.missing |= dict.fromkeys(GPU_RESOURCES, why)
-        if not self.link.name:
-            self.missing["nic"] = NOT_FOUND
-            return None
-        try:
-            self._counters = OwnCounters(self.link, self._config.nic_mbit)
-        except OSError as error:
-            self.missing["nic"] = str(error)
-            return None
-        self.peak_bytes = self._counters.peak_bytes
-        if self.peak_bytes is None:
-            self.missing["nic"] = f"{self.link.device} does not tell its speed: set EROICA_NIC_MBIT"
-        return self._counters.read
+        self._look = Look(lambda: self._see(local_rank), _close)
+        self._look.start()
 
-    def _look(self, local_rank: int) -> None:
+    def open(self) -> Callable[[], tuple[int, int] | None]:
+        """Training thread, at the start of a window: return what reads the link, None so long as it cannot.
+
+        It asks torch which GPU is this thread's, and waits for nothing.
+        """
+        with suppress(*_TORCH_RAISES):
+            self._current = current_gpu(getattr(sys.modules.get("torch"), "cuda", None))
+        return self._read
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Resources that this process could not sample in the window that was prepared last, with the reason."""
+        found = self._found
+        return {"nic": SILENT} if found is None else dict(found.missing)
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """Bytes per second that the link can carry; None where it does not tell."""
+        return None if self._found is None else self._found.peak_bytes
+
+    @property
+    def _found(self) -> _Found | None:
+        return None if self._look is None else self._look.found
+
+    def _read(self) -> tuple[int, int] | None:
+        found = self._found
+        return None if found is None or found.counters is None else found.counters.read()
+
+    def _see(self, local_rank: int) -> _Found:
+        self._find(local_rank)
+        why = unreadable(self.gpus) if self.gpus else ""
+        missing = dict.fromkeys(GPU_RESOURCES, why) if why else {}
+        if not self.link.name:
+            return _Found(missing=missing | {"nic": NOT_FOUND})
+        try:
+            counters = OwnCounters(self.link, self._config.nic_mbit)
+        except OSError as error:
+            return _Found(missing=missing | {"nic": str(error)})
+        if counters.peak_bytes is None:
+            missing |= {"nic": f"{self.link.device} does not tell its speed: set EROICA_NIC_MBIT"}
+        return _Found(counters, counters.peak_bytes, missing)
+
+    def _find(self, local_rank: int) -> None:
         torch = sys.modules.get("torch")
         try:
-            self.gpus = gpus_of(getattr(torch, "cuda", None), self._environment)
+            self.gpus = gpus_of(getattr(torch, "cuda", None), self._environment, self._current)
             backend = _backend(sys.modules.get("torch.distributed"), bool(self.gpus))
         except _TORCH_RAISES:
             backend = ""
@@ -78,10 +126,9 @@ class Equipment:
         self.link = self._interface if port is None else port
 
     def close(self) -> None:
-        """Close the link's counters; may be called twice."""
-        if self._counters is not None:
-            self._counters.close()
-            self._counters = None
+        """Close the link's counters, now or once they are open; may be called twice."""
+        if self._look is not None:
+            self._look.leave()
 
     def announce(self, rank: int, window: int, seconds: float) -> None:
         """Tell the node agent that a window begins and is over in that many seconds; never on the training thread.
@@ -101,6 +148,11 @@ class Equipment:
             "pci_bus_id": first.address,
             "gpus": tuple(gpu.device for gpu in self.gpus if gpu.device and not gpu.part),
         }
+
+
+def _close(found: _Found) -> None:
+    if found.counters is not None:
+        found.counters.close()
 
 
 def _backend(distributed: Any, gpu: bool) -> str:

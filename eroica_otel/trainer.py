@@ -147,6 +147,7 @@ class Windows:
             need = f"no room for {FEWEST_ITERATIONS} iterations"
             self._finish(window, f"{need}: free memory, or space in {self._folder} (EROICA_DIR moves it)")
             return
+        self._guard("devices", lambda: self.equipment.prepare(identity.local_rank))
         self._pending = window
         self.excluded.append(range(window.start, window.stop + 3))
         self._recorder.edge = window.start
@@ -221,7 +222,7 @@ class Windows:
             return
         assert self._identity is not None
         try:
-            link = self.equipment.open(self._identity.local_rank)
+            link = self.equipment.open()
             capture = WindowCapture(
                 window,
                 self._identity,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from eroica_otel import equipment
 from eroica_otel.config import WorkerConfig
-from eroica_otel.equipment import Equipment
+from eroica_otel.equipment import SILENT, Equipment
 from eroica_otel.hardware import herald
 from eroica_otel.hardware.announce import Announcement
 from eroica_otel.hardware.gpus import PART, Gpu
@@ -29,18 +31,30 @@ class Made:
         config = WorkerConfig.from_env({}, **options)
         self.equipment = Equipment({}, config, lambda stage, why: self.failures.append((stage, why)))
 
+    def opened(self, local_rank: int = 0) -> Callable[[], tuple[int, int] | None]:
+        """A window whose devices have answered."""
+        self.equipment.prepare(local_rank)
+        looked()
+        return self.equipment.open()
+
+
+def looked() -> None:
+    """Wait for the look at the devices."""
+    for thread in threading.enumerate():
+        if thread.name == "eroica-devices":
+            thread.join(10)
+
 
 def test_a_cpu_job_without_an_interface_says_so_and_samples_nothing() -> None:
     made = Made()
-    assert made.equipment.open(0) is None
+    assert made.opened()() is None
     assert made.equipment.missing == {"nic": "no network interface found: set EROICA_NIC"}
     assert made.equipment.told() == {"nic": "", "link": "", "gpu_uuid": "", "pci_bus_id": "", "gpus": ()}
 
 
 def test_an_interface_with_a_speed_is_sampled_and_nothing_is_missing() -> None:
     made = Made(nic="lo", nic_mbit=800)
-    read = made.equipment.open(0)
-    assert read is not None
+    read = made.opened()
     assert read() is not None
     assert (made.equipment.peak_bytes, made.equipment.missing) == (1e8, {})
     made.equipment.close()
@@ -73,7 +87,7 @@ def test_the_port_is_looked_for_by_backend_gpu_and_local_rank(
 
     monkeypatch.setattr(equipment, "rdma_link", rdma_link)
     made = Made(nic="lo")
-    made.equipment.open(3)
+    made.opened(3)
     assert seen == [("lo", asked, "0000:83:00.0", 3)]
     told = {"nic": "mlx5_3", "link": "mlx5_3/1", "gpu_uuid": UUID, "pci_bus_id": "0000:83:00.0", "gpus": (UUID,)}
     assert made.equipment.told() == told
@@ -83,7 +97,7 @@ def test_the_port_is_looked_for_by_backend_gpu_and_local_rank(
 def test_a_part_of_a_gpu_is_told_as_missing_and_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equipment, "gpus_of", lambda *_: (Gpu(UUID, "", UUID, part=True),))
     made = Made()
-    made.equipment.open(0)
+    made.opened()
     assert made.equipment.told()["gpus"] == ()
     assert {made.equipment.missing[name] for name in ("sm_clock", "sm", "dram", "pcie", "nvlink")} == {PART}
 
@@ -97,8 +111,54 @@ def test_what_torch_raises_reaches_nobody(error: Exception, monkeypatch: pytest.
 
     monkeypatch.setattr(equipment, "gpus_of", fails)
     made = Made(nic="lo", nic_mbit=800)
-    assert made.equipment.open(0) is not None
+    assert made.opened()() is not None
     assert made.equipment.told()["nic"] == "lo"
+    made.equipment.close()
+
+
+def test_the_training_threads_gpu_is_asked_of_torch_alone_and_is_the_first_in_the_next_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu_torch(monkeypatch)
+    cuda: Any = sys.modules["torch"].cuda
+    monkeypatch.setattr(cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(cuda, "current_device", lambda: 1)
+    asked = list[int]()
+    known = cuda.get_device_properties(0)
+    monkeypatch.setattr(cuda, "get_device_properties", lambda number: asked.append(number) or known)
+    made = Made(nic="lo")
+    made.opened()
+    made.opened()
+    assert asked == [0, 1, 1, 0]
+
+
+def test_a_device_that_never_answers_holds_up_no_window_and_is_told_as_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the file of a port whose firmware hangs: opening this one waits until somebody writes."""
+    pipe = tmp_path / "state"
+    os.mkfifo(pipe)
+    made = Made(nic="lo", nic_mbit=800)
+
+    def hangs(*_: object) -> None:
+        pipe.read_text()
+
+    monkeypatch.setattr(equipment, "rdma_link", hangs)
+    made.equipment.prepare(0)
+    assert made.equipment.open()() is None
+    assert made.equipment.missing == {"nic": SILENT}
+    assert made.equipment.peak_bytes is None
+    made.equipment.close()
+    assert made.failures == []
+    made.equipment.prepare(0)
+    assert [stage for stage, _ in made.failures] == ["devices"]
+    read = made.equipment.open()
+    made.equipment.close()
+    pipe.write_text("4: ACTIVE")
+    looked()
+    assert read() is None  # it came too late, and what it opened is closed
+    monkeypatch.setattr(equipment, "rdma_link", lambda *_: None)
+    assert made.opened()() is not None
     made.equipment.close()
 
 

@@ -46,10 +46,19 @@ class Training:
 
     def probe(self) -> None:
         self.windows.probe(identity())
+        self.looked()
         self.step(5)
 
     def take(self, start: int, stop: int, id: int = 1_764_430_000) -> None:
         self.windows.take(Window(id, "manual", start, stop), identity())
+        self.looked()
+
+    @staticmethod
+    def looked() -> None:
+        """Wait for the look at the devices, which has the iterations before a window for it."""
+        for thread in threading.enumerate():
+            if thread.name == "eroica-devices":
+                thread.join(10)
 
     def captures(self) -> list[str]:
         return sorted(path.parent.name for path in self.folder.glob("*/" + samples.META))

@@ -36,17 +36,24 @@ class Gpu:
     part: bool = False
 
 
-def gpus_of(cuda: Any, environment: Mapping[str, str], proc: Path = PROC, sys: Path = SYS) -> tuple[Gpu, ...]:
-    """Return the GPUs on which the process holds memory, the calling thread's first; () where it uses none.
+def current_gpu(cuda: Any) -> int | None:
+    """Return the calling thread's device as CUDA numbers it, None where the process uses none; raises as gpus_of."""
+    return int(cuda.current_device()) if cuda is not None and cuda.is_initialized() else None
 
-    ``cuda`` is the module torch.cuda, None where torch is not imported. Raises what it raises: RuntimeError after an
-    error on the device, AttributeError for a torch that has other names.
+
+def gpus_of(
+    cuda: Any, environment: Mapping[str, str], current: int | None = None, proc: Path = PROC, sys: Path = SYS
+) -> tuple[Gpu, ...]:
+    """Return the GPUs on which the process holds memory, the training thread's first; () where it uses none.
+
+    ``cuda`` is the module torch.cuda, None where torch is not imported; ``current`` what ``current_gpu`` said on the
+    training thread, None where it was not asked yet. Raises what torch raises: RuntimeError after an error on the
+    device, AttributeError for a torch that has other names.
     """
     if cuda is None or not cuda.is_initialized():
         return ()
-    current = int(cuda.current_device())
     held = _held(cuda)
-    if not held or current in held:
+    if current is not None and (not held or current in held):
         held = [current, *(number for number in held if number != current)]
     return tuple(_gpu(cuda.get_device_properties(number), number, environment, proc, sys) for number in held)
 
@@ -65,8 +72,8 @@ def _held(cuda: Any) -> list[int]:
 
 
 def _gpu(properties: Any, number: int, environment: Mapping[str, str], proc: Path, sys: Path) -> Gpu:
-    known = _driver_table(proc)
     uuid, address = _spelled(str(getattr(properties, "uuid", ""))), _address(properties)
+    known = {} if uuid and address else _driver_table(proc)  # for each file in it the driver may ask the GPU
     visible = _visible(environment, number)
     uuid = uuid or known.get(address, "") or (visible if visible.startswith("GPU-") else "")
     address = address or next((place for place, found in known.items() if found == uuid), "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eroica_otel.hardware.gpus import NO_GPU, PART, UNKNOWN, Gpu, gpus_of, unreadable
+from eroica_otel.hardware.gpus import NO_GPU, PART, UNKNOWN, Gpu, current_gpu, gpus_of, unreadable
 from factories_hardware import Tree
 
 UUIDS = tuple(f"{n}{n}{n}{n}{n}{n}{n}{n}-aaaa-bbbb-cccc-dddddddddddd" for n in range(4))
@@ -67,7 +67,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def found(tree: Tree, cuda: Any, **environment: str) -> tuple[Gpu, ...]:
-    return gpus_of(cuda, environment, tree.proc, tree.sys)
+    return gpus_of(cuda, environment, current_gpu(cuda), tree.proc, tree.sys)
 
 
 def test_the_calling_threads_gpu_is_this_processs_whatever_number_cuda_gives_it(tree: Tree) -> None:
