@@ -24,6 +24,7 @@ race: two processes at full speed, one writes a ring of 64 samples of 200 values
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import random
 import shutil
@@ -50,9 +51,10 @@ from eroica_otel.hardware.shared import open_folder  # noqa: E402
 from eroica_otel.hardware.source import Resource  # noqa: E402
 from factories_ring import at_random, is_torn, raced  # noqa: E402
 
+LIBRARY = "libnvidia-ml.so.1"
 PORT = 19466
 BLOCK_SECONDS = 0.5
-FAMILIES = "nvml,nvml_state,gpm,rdma,net,pcie,pressure,disk"
+FAMILIES = "nvml,nvml_state,gpm,rdma,rdma_state,net,pcie,pressure,disk"
 SECOND = 1_000_000_000
 READS = 15
 BATCH = 20_000
@@ -60,7 +62,7 @@ BATCH = 20_000
 RINGS = (
     ("nvml", 40, 1000, (0, 1, 2, 3, 4)),
     ("gpm", 72, 9, (1, 4, 5, 6, 7, 8)),
-    ("rdma", 112, 200, (0, 1)),
+    ("rdma", 16, 200, (0, 1)),
     ("net", 72, 500, (0, 1)),
 )
 LARGE = ("all of NVML in one ring, which is not done", 240, 1000, (0, 9, 10, 12, 13))
@@ -69,14 +71,24 @@ LARGE = ("all of NVML in one ring, which is not done", 240, 1000, (0, 9, 10, 12,
 def stand_in(folder: Path) -> dict[str, str]:
     """Return the variables with which nvidia-ml-py finds the stand-in, {} where it cannot be made."""
     compiler = shutil.which("cc")
-    made = folder / "libnvidia-ml.so.1"
+    made = folder / LIBRARY
     source = ROOT / "bench" / "nvml_stand_in.c"
     if (
         compiler is None
-        or subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", made, source], check=False).returncode
+        or subprocess.run(
+            [compiler, "-O1", "-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-o", made, source], check=False
+        ).returncode
     ):
         return {}
     return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def load_stand_in() -> None:
+    """Have this process' nvidia-ml-py use the stand-in; raises SystemExit where it cannot be made."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not stand_in(Path(folder)):
+            raise SystemExit("this needs a C compiler, cc")
+        ctypes.CDLL(str(Path(folder) / LIBRARY))  # by its name it is found from now on
 
 
 @contextmanager
