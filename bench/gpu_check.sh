@@ -3,7 +3,8 @@
 #
 # 1. The node agent's sources (bench/gpu_hardware.py): NVML and GPM answer, while a matrix product keeps the GPU busy; each
 #    resource's mean share of its peak, mu, lies in [0, 1]; clock and power are there, the load is seen; the rates that are
-#    reached at 100 Hz and in a window, and the share of a core that the real driver's calls take. A line a resource.
+#    reached at 100 Hz and in a window, and the share of a core that the real driver's calls take. A line a resource. And what
+#    sampling does to the time of the load's iterations: not sampled, 100 Hz, in a window, three times in turn.
 # 2. A window (bench/window_cost.py): kernels captured in light and exact, seconds for which training stood still, iteration
 #    time before, in and after the window, events per second, and whether CUPTI stays behind. One JSON object a mode.
 #
@@ -24,7 +25,7 @@ command -v nvidia-smi > /dev/null && nvidia-smi --query-gpu=name,driver_version 
 
 failed=0
 status=0
-timeout 90 "$python" -m bench.gpu_hardware --load "$python" || status=$?
+timeout 120 "$python" -m bench.gpu_hardware --load "$python" || status=$?
 case "$status" in
   0) ;;
   3) echo "gpu_check: torch sees a GPU and NVML none (no nvidia-ml-py, or no libnvidia-ml.so.1 in this container)" ;;

@@ -3,16 +3,16 @@
     python -m bench.gpu_hardware [--seconds 5] [--load PYTHON_WITH_CUDA_TORCH]
 
 Reads through the agent's own samplers and rings, 100 Hz and then as fast as in a window, while ``--load`` multiplies
-matrices on the first GPU. Prints a line for each resource, one for each source, and what was not there and why. Fails
-where a share of a peak is outside [0, 1], where a clock, power or (from Hopper on) an SM activity is missing, and where
-the load is not seen. Exits with 3 where there is no GPU to ask.
+matrices on the first GPU. Prints a line for each resource, one for each source, what was not there and why, and the
+time of the load's iterations without sampling and with either rate, three times in turn (gpu_load.py). Fails where a
+share of a peak is outside [0, 1], where a clock, power or (from Hopper on) an SM activity is missing, and where the
+load is not seen. Exits with 3 where there is no GPU to ask.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.gpu_load import Load, running
 from eroica_hardware.catalog import CATALOG, slots_of
 from eroica_hardware.gpm import GpmSource
 from eroica_hardware.gpus import GpuSource
@@ -33,15 +34,7 @@ from eroica_otel.hardware.shared import open_folder
 from eroica_otel.hardware.shares import shares
 from eroica_otel.hardware.source import Resource
 
-LOAD = """
-import time, torch
-a = torch.rand(8192, 8192, device="cuda", dtype=torch.float16)
-until = time.monotonic() + float({seconds})
-while time.monotonic() < until:
-    for _ in range(20):
-        a @ a
-    torch.cuda.synchronize()
-"""
+ROUNDS = 3
 NEEDED = ("sm_clock", "power")
 BUSY = {"gpu_util": 0.3, "sm": 0.2}
 """Least mean shares of resources of the first GPU while it multiplies matrices."""
@@ -125,6 +118,19 @@ def judged(found: dict[str, tuple[tuple[Resource, ...], Samples]], loaded: bool)
     return count
 
 
+def measured_in_turn(sources: Sequence[GpuSource], load: Load, seconds: float) -> int:
+    """Sample not at all, always and as in a window, in turn; print and judge what came first, return what is wrong."""
+    count = 0
+    for turn in range(ROUNDS if load.process is not None else 1):
+        with load.stretch("not sampled"):
+            time.sleep(seconds if load.process is not None else 0)
+        for what, fast in (("100 Hz", False), ("in a window", True)):
+            with load.stretch(what):
+                found = measured(sources, fast, seconds)
+            count += 0 if turn else judged(found, load.runs)
+    return count
+
+
 def main() -> int:
     """Return 0 where all is as it should be, 1 where not, 3 without a GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -135,17 +141,13 @@ def main() -> int:
     if not look(sources):
         print("gpu_hardware: NVML tells of no GPU, see above; nothing was measured", file=sys.stderr)
         return 3
-    program = LOAD.format(seconds=2 * arguments.seconds + 20)
-    load = subprocess.Popen([arguments.load, "-c", program]) if arguments.load else None
     try:
-        time.sleep(10 if load else 0)  # torch's start
-        loaded = load is not None and load.poll() is None
-        print(f"\nthe first GPU is {'busy' if loaded else 'left alone'}")
-        count = sum(judged(measured(sources, fast, arguments.seconds), loaded) for fast in (False, True))
+        with running(arguments.load, ROUNDS * 3 * (arguments.seconds + 5)) as load:
+            print(f"\nthe first GPU is {'busy' if load.runs else 'left alone'}")
+            count = measured_in_turn(sources, load, arguments.seconds)
+            if arguments.load:
+                print(load.report())
     finally:
-        if load is not None:
-            load.kill()
-            load.wait()
         for source in sources:
             source.close()
     print(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.gpu_load import compared, iterations
+
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = """
 import sys
@@ -24,12 +26,12 @@ sys.modules["pynvml"] = library
 """
 
 
-def ran(folder: Path, driver: int = 0, clock: str = "") -> subprocess.CompletedProcess[str]:
+def ran(folder: Path, *words: str, driver: int = 0, clock: str = "") -> subprocess.CompletedProcess[str]:
     """Run the check of the sources on a recorded GPU."""
     (folder / "pynvml.py").write_text(LIBRARY.replace("DRIVER", str(driver)).replace("CLOCK", repr(clock)))
     path = os.pathsep.join(map(str, (folder, ROOT / "tests", ROOT, ROOT / "exporters")))
     return subprocess.run(
-        [sys.executable, "-m", "bench.gpu_hardware", "--seconds", "0.5"],
+        [sys.executable, "-m", "bench.gpu_hardware", "--seconds", "0.5", *words],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -56,6 +58,28 @@ def test_a_recorded_gpu_passes(tmp_path: Path) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[4] for line in lines if line[:3] == ["nvml", "GPU-a", "sm_clock"]] == ["1.0000"] * 2
     assert [line[4] for line in lines if line[:3] == ["gpm", "GPU-a", "sm"]] == ["0.5000"] * 2
+
+
+def test_the_load_tells_what_sampling_does_to_an_iteration(tmp_path: Path) -> None:
+    """What stands for a Python with torch prints a time every 20 ms, as the load does."""
+    load = tmp_path / "python"
+    code = "import time\nwhile True:\n    print(time.monotonic(), flush=True)\n    time.sleep(0.02)"
+    load.write_text(f"#!{sys.executable}\n{code}\n")
+    load.chmod(0o755)
+    done = ran(tmp_path, "--load", str(load))
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("iteration time: "))
+    assert "not sampled" in line
+    assert "100 Hz" in line
+    assert "in a window" in line
+
+
+def test_iterations_count_where_they_lie_wholly_in_a_stretch() -> None:
+    """The first stretch has iterations of 1 s, the second of 2 s; that between the two belongs to none."""
+    ends = [0.5, 1.5, 2.5, 4.5, 6.5, 8.5]
+    found = iterations(ends, [("not sampled", 0.0, 3.0), ("100 Hz", 4.0, 9.0)])
+    assert found == {"not sampled": [1.0, 1.0], "100 Hz": [2.0, 2.0]}
+    assert compared(found) == "iteration time: not sampled 1000.00 ms (+-0.00%); 100 Hz +100.00%"
+    assert "not measured" in compared(found | {"in a window": []})
 
 
 def test_a_gpu_that_does_not_tell_its_clock_fails(tmp_path: Path) -> None:
