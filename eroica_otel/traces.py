@@ -59,7 +59,7 @@ class Samples:
 
     Attributes:
         time_ns: Times, strictly increasing, shape [n].
-        ratio: Share of the peak in use, in [0, 1], shape [n].
+        ratio: Share of the peak in use, in [0, 1], NaN where it is not known, shape [n].
         peak_bytes: Of a link, bytes per second at its peak; NaN where it is unknown, and of everything else.
     """
 

@@ -25,17 +25,21 @@ LEAST_COVERED = 0.8
 def shares_of(resource: Resource, times: NDArray[np.int64], values: NDArray[np.float64]) -> Samples:
     """Return the shares of the peak in use, each from its own sample to the next, as Samples asks for.
 
+    A counter that went back (it wrapped, or began anew) leaves NaN: nothing is known of the time in between.
+
     Raises:
-        HardwareError: fewer than two samples are known.
+        HardwareError: fewer than two samples are known, or a counter went back each time.
     """
     known = np.isfinite(values) & (values >= 0)
     time, value = times[known], values[known]
     if time.size < 2:
         raise HardwareError(f"{resource.name} of {resource.device or 'the node'} could not be read in the window")
     if resource.counter:
-        # What a counter rose by until the next sample; one that began anew tells nothing about the time in between.
-        value = np.append(np.maximum(np.diff(value), 0.0) / (np.diff(time) * 1e-9), 0.0)
-        value[-1] = value[-2]
+        rise = np.diff(value)  # until the next sample
+        if not np.any(rise >= 0):
+            raise HardwareError(f"{resource.name} of {resource.device or 'the node'} only went back in the window")
+        rate = np.where(rise >= 0, rise, np.nan) / (np.diff(time) * 1e-9)
+        value = np.append(rate, rate[-1])
     factor = BYTES.get(resource.unit, np.nan)
     return Samples(time, np.minimum(1.0, value / resource.peak), resource.peak * factor)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from eroica_otel.summarize.critical import Charged
 from eroica_otel.summarize.resources import ONE_CORE, Measured, of_kinds
-from eroica_otel.summarize.shares import WHOLE, Use, cumulative_use
+from eroica_otel.summarize.shares import WHOLE, Use, cumulative_use, held_use
 from eroica_otel.traces import Samples
 
 RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -69,6 +70,8 @@ def _mu(one: Measured) -> float:
 
 def _use(samples: Samples) -> Use | None:
     """Return shares that hold until the next sample as the cumulative use of a counter, the last one as a point."""
-    step = np.diff(samples.time_ns)
-    counter = np.append(0.0, np.cumsum(samples.ratio[:-1] * step)) if samples.time_ns.size else np.zeros(0)
-    return cumulative_use(samples.time_ns, np.rint(counter).astype(np.int64), ONE_CORE)
+    if not samples.time_ns.size:
+        return None
+    used, known = held_use(samples.time_ns, samples.ratio)
+    use = cumulative_use(samples.time_ns, np.rint(used).astype(np.int64), ONE_CORE)
+    return use if use is None else replace(use, known_ns=known)

@@ -26,15 +26,23 @@ class Use:
         time_ns: Sample times, strictly increasing, shape [n >= 2].
         used_ns: Use since the first sample, never decreasing, shape [n].
         squared_ns: Integral of the squared share, shape [n].
+        known_ns: Time since the first sample of which the use is known, shape [n]; None = all of it.
     """
 
     time_ns: Times
     used_ns: Reals
     squared_ns: Reals
+    known_ns: Reals | None = None
 
     def used(self, time: Reals | Times) -> Reals:
         """Return the cumulative use at any times inside the sampled stretch."""
         return np.interp(time, self.time_ns, self.used_ns)
+
+    def known(self, time: Reals | Times) -> Reals:
+        """Return the known time since some fixed one, at any times inside the sampled stretch."""
+        if self.known_ns is None:
+            return np.asarray(time, np.float64)
+        return np.interp(time, self.time_ns, self.known_ns)
 
     def squared(self, time: Reals | Times) -> Reals:
         """Return the integral of the squared share at any times inside the sampled stretch."""
@@ -56,17 +64,28 @@ def cumulative_use(time_ns: Times, counter: NDArray[np.int64], peak_per_second: 
     return Use(time, used, squared)
 
 
+def held_use(time_ns: Times, ratio: Reals) -> tuple[Reals, Reals]:
+    """Return (use, known time) in nanoseconds since the first sample, of shares that hold until the next; shape [n].
+
+    A share that is NaN adds to neither.
+    """
+    step = np.diff(time_ns)
+    known = np.isfinite(ratio[:-1])
+    used = np.where(known, ratio[:-1] * step, 0.0)
+    return np.append(0.0, np.cumsum(used)), np.append(0.0, np.cumsum(np.where(known, step, 0)))
+
+
 def mean_and_deviation(use: Use, parts: Iterable[Intervals], functions: int, hold: float) -> tuple[Reals, Reals]:
     """Return (mu, sigma) per function, shape [functions], NaN without a sample; mu in [0, 1].
 
-    Over a part of each piece (see shortest_parts), pooled by time: mu = sum of use / sum of length, sigma the standard
-    deviation of the share in use over the same time.
+    Over a part of each piece (see shortest_parts), pooled by time: mu = sum of use / sum of known length, sigma the
+    standard deviation of the share in use over the same time.
     """
     total, used, squared = np.zeros((3, functions))
     for part in parts:
         moved, pieces = _from_first_sample(use, part)
         start, end = shortest_parts(moved, pieces, hold)
-        total += per_function(pieces, end - start, functions)
+        total += per_function(pieces, moved.known(end) - moved.known(start), functions)
         used += per_function(pieces, moved.used(end) - moved.used(start), functions)
         squared += per_function(pieces, moved.squared(end) - moved.squared(start), functions)
     with np.errstate(invalid="ignore", divide="ignore"):

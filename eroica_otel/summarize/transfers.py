@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from eroica_otel.model import Capture, Collective
 from eroica_otel.summarize.blocks import Moves
 from eroica_otel.summarize.intervals import Intervals, Reals, Times, clip, inside, union
+from eroica_otel.summarize.shares import held_use
 from eroica_otel.traces import Samples
 
 NANOSECONDS = 1e9
@@ -60,21 +61,28 @@ def link_peaks(capture: Capture, whole: Intervals, device: Mapping[str, Samples]
             found |= _peak(name, capture.nic_ns, counter, capture.nic_peak_bytes, whole)
     for samples in (device or {}).get("nvlink_tx"), (device or {}).get("nvlink_rx"):
         if samples is not None and samples.time_ns.size:
-            used = np.append(0.0, np.cumsum(samples.ratio[:-1] * np.diff(samples.time_ns)))
-            seen = _peak("nvlink", samples.time_ns, used, NANOSECONDS, whole)
+            used, known = held_use(samples.time_ns, samples.ratio)
+            seen = _peak("nvlink", samples.time_ns, used, NANOSECONDS, whole, known)
             found |= {name: max(peak, found.get(name, 0.0)) for name, peak in seen.items()}
     return found
 
 
 def _peak(
-    name: str, times: Times, counter: NDArray[np.int64] | Reals, peak_per_second: float, whole: Intervals
+    name: str,
+    times: Times,
+    counter: NDArray[np.int64] | Reals,
+    peak_per_second: float,
+    whole: Intervals,
+    known: Reals | None = None,
 ) -> dict[str, float]:
-    """Return {name: 90th percentile}; {} without samples while ``whole`` lasts."""
+    """Return {name: 90th percentile}; {} without samples while ``whole`` lasts. ``known`` is as of ``held_use``."""
     if times.size < 2:
         return {}
     first, last = int(times[0]), int(times[-1])
     borders = np.arange(first, last + 1, BIN_NS)
     weight = inside(union(clip(whole, first, int(borders[-1]))), borders)
+    if known is not None:  # a bin of which a part is not known is left out
+        weight = np.where(np.diff(np.interp(borders - first, times - first, known)) < BIN_NS - 1, 0, weight)
     if not weight.sum():
         return {}
     # From the first sample on: as a float64 a time since 1970 is only good to 256 ns.

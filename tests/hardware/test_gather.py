@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eroica_hardware.readings import mean_share
+from eroica_otel.errors import HardwareError
 from eroica_otel.hardware.gather import Gathered, Sought, gather
+from eroica_otel.hardware.gathered import shares_of
 from eroica_otel.hardware.ring import SUFFIX
+from eroica_otel.hardware.shares import shares
 from eroica_otel.model import GPU_RESOURCES
+from eroica_otel.summarize.shares import held_use
 from factories_rings import GPU, MS, every, leave, resource
 
 NOW = time.monotonic_ns()
@@ -209,6 +214,27 @@ def test_the_training_threads_cpu_is_found_by_process_and_thread(tmp_path: Path)
     gathered = found(tmp_path)
     np.testing.assert_allclose(gathered.shares["cpu"].ratio, 0.3, rtol=1e-3)
     assert "cpu" not in gathered.missing
+
+
+def test_a_wrapped_stretch_counts_nowhere_and_all_ways_to_a_share_agree() -> None:
+    """A counter at 40 % of its peak that begins anew after a third, seen by the worker, the rings and /metrics."""
+    given = resource("rdma_tx", "mlx5_0/1", "By", 100.0, counter=True)
+    times = np.arange(31, dtype=np.int64) * 100 * MS
+    values = np.arange(31) * 4.0
+    values[10:] -= 38.0
+    found = shares_of(given, times, values)
+    assert np.isnan(found.ratio).tolist() == [number == 9 for number in range(31)]
+    used, known = held_use(found.time_ns, found.ratio)
+    assert used[-1] / known[-1] == pytest.approx(0.4)
+    assert known[-1] == 29 * 100 * MS
+    assert np.nanmean(shares(given, times, values)) == pytest.approx(0.4)
+    assert mean_share(given, times, values) == pytest.approx(0.4)
+
+
+def test_a_counter_that_only_goes_back_tells_nothing() -> None:
+    given = resource("pcie_tx", unit="By", counter=True)
+    with pytest.raises(HardwareError, match="only went back"):
+        shares_of(given, np.array([0, 1, 2], np.int64) * MS, np.array([3.0, 2.0, 1.0]))
 
 
 def test_every_file_is_closed_again(tmp_path: Path) -> None:

@@ -56,6 +56,21 @@ def test_each_kind_has_the_resource_that_it_should_be_using(tmp_path: Path) -> N
     assert communication.peaks == pytest.approx({"nvlink": 0.7})
 
 
+def test_time_of_which_nothing_is_known_takes_nothing_from_mu_and_peak(tmp_path: Path) -> None:
+    unknown = float("nan")
+    found = patterns(
+        gpu_window(tmp_path),
+        sm_clock=levels(0.8, unknown, 0.2, 0.2, 0.2),
+        pcie_rx=levels(0.0, 0.0, unknown, 0.0, 0.0),
+        nvlink_tx=levels(0.0, 0.0, 0.0, 0.7, unknown, peak=9e11),
+    )
+    assert found["compute"].mu == pytest.approx(0.8)
+    assert found["compute"].sigma == pytest.approx(0.0, abs=1e-6)
+    assert found["memory"].mu is None
+    assert found["communication"].mu == pytest.approx(0.7)
+    assert found["communication"].peaks == pytest.approx({"nvlink": 0.7})
+
+
 def test_without_a_clock_the_activity_counts(tmp_path: Path) -> None:
     found = patterns(gpu_window(tmp_path), sm=levels(0.5, 0.5, 0.0, 0.0, 0.0))
     assert found["compute"].resource == "sm"
