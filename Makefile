@@ -58,9 +58,11 @@ e2e: $(READY) ## run the tests of the loop on one machine, with real training jo
 stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero code, launchers and packages
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(STACK)"
 
-support: $(READY) ## install the frameworks of docs/support.md and run their trainings
+# The page is written from what came out, also where a training failed.
+support: $(READY) ## install the frameworks of docs/support.md, run all its trainings, write what they came to
 	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock
-	@$(BIN)/pytest -q -m frameworks
+	@code=0; SUPPORT_RESULTS=1 $(BIN)/pytest -q tests/e2e/test_support.py tests/e2e/test_support_frameworks.py || code=$$?; \
+	  $(BIN)/python docs/generate.py; exit $$code
 
 interpreters: ## run the unit tests on every Python of 3.10 to 3.13 that is found
 	@.ci/interpreters

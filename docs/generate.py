@@ -1,5 +1,5 @@
 """Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py,
-docs/support.md from the table of trainings that the tests run.
+docs/support.md from the table of trainings that the tests run and from what these came to.
 
 ``make docs`` runs it; a test fails when a table is not what this writes.
 """
@@ -16,7 +16,6 @@ from eroica_otel.config import OPTIONS
 ROOT = Path(__file__).parent.parent
 SERIES = ROOT / "docs" / "series.md"
 SUPPORT = ROOT / "docs" / "support.md"
-LOCKS = ("requirements-dev.lock", "requirements-support.lock")
 README = ROOT / "README.md"
 BEGIN, END = "<!-- options: written by docs/generate.py -->", "<!-- end of options -->"
 
@@ -78,14 +77,13 @@ def readme(text: str) -> str:
 
 
 def support_page() -> str:
-    """Return docs/support.md; versions are those of the lock files."""
+    """Return docs/support.md, from docs/support.json."""
     if str(ROOT / "tests") not in sys.path:
         sys.path.append(str(ROOT / "tests"))
-    from support.registry import page
+    from support.page import page
+    from support.results import read
 
-    lines = [line for lock in LOCKS for line in (ROOT / lock).read_text("utf-8").splitlines() if "==" in line]
-    pins = (line.partition(";")[0].strip().split("==") for line in lines if not line.startswith("#"))
-    return page(dict(pins))
+    return page(read())
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from support.measure import Job
-from support.single import BATCH, data, endless, loader, loss_of, sgd
+from support.single import BATCH, data, endless, loader, loss_of, sgd, train
 
 MOST = 100_000
 """Updates that no training here comes to."""
@@ -100,6 +100,16 @@ def accelerated(job: Job, accumulate: int = 1) -> None:
 
 def accelerated_2(job: Job) -> None:
     accelerated(job, 2)
+
+
+def ray_train(job: Job) -> None:
+    """One of Ray Train's workers, with its prepared model and loader (run.py starts them)."""
+    from ray.train import torch as framework
+
+    plain = nn.Linear(8, 8)
+    optimizer = sgd(plain)
+    model = framework.prepare_model(plain)
+    train(job, endless(framework.prepare_data_loader(loader(100))), model, optimizer)
 
 
 def _lightning(job: Job, module: Any, **options: Any) -> None:
@@ -244,6 +254,7 @@ LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
         for loop in (
             *(hf_trainer, hf_trainer_evaluating, accelerated, accelerated_2, lightning_automatic, lightning_manual),
             *(fabric, deepspeed_zero_0, deepspeed_zero_0_bf16, deepspeed_zero_1, deepspeed_zero_2, deepspeed_zero_3),
+            ray_train,
         )
     }
 )

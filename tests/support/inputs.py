@@ -15,11 +15,15 @@ from support.measure import Job
 from support.single import BATCH, data, endless, sgd, train
 
 
-def stateful_loader(job: Job) -> None:
+def stateful_loader(job: Job, workers: int = 2) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     model = nn.Linear(8, 8)
-    train(job, endless(StatefulDataLoader(data(), batch_size=BATCH, num_workers=2)), model, sgd(model))
+    train(job, endless(StatefulDataLoader(data(), batch_size=BATCH, num_workers=workers)), model, sgd(model))
+
+
+def stateful_loader_0(job: Job) -> None:
+    stateful_loader(job, 0)
 
 
 def nodes(job: Job) -> None:
@@ -78,11 +82,17 @@ def litdata_iter(job: Job) -> None:
     train(job, (torch.stack([next(samples) for _ in range(BATCH)]) for _ in iter(int, 1)), model, sgd(model))
 
 
-def ray_data(job: Job) -> None:
-    """Ray's own processes read; the training has its batches from Ray's object store."""
+def start_ray(cpus: int) -> Any:
+    """Start Ray in processes of its own; return the module."""
     import ray
 
-    ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80 * 2**20, logging_level=logging.ERROR)
+    ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=80 * 2**20, logging_level=logging.ERROR)
+    return ray
+
+
+def ray_data(job: Job) -> None:
+    """Ray's own processes read; the training has its batches from Ray's object store."""
+    ray = start_ray(1)
     ray.data.DataContext.get_current().enable_progress_bars = False
     rows = ray.data.from_numpy(torch.randn(200 * BATCH, 8).numpy())
     model = nn.Linear(8, 8)
@@ -120,7 +130,16 @@ LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
     {
         loop.__name__: loop
         for loop in (
-            *(stateful_loader, nodes, datasets, datasets_iter, litdata_loader, litdata_iter, ray_data),
+            *(
+                stateful_loader,
+                stateful_loader_0,
+                nodes,
+                datasets,
+                datasets_iter,
+                litdata_loader,
+                litdata_iter,
+                ray_data,
+            ),
             *(webdataset, webdataset_raw),
         )
     }

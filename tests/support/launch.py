@@ -182,7 +182,7 @@ class Bench:
         if case.launcher == "torchrun":
             torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={case.ranks}", f"--master-port={port}"]
             return [([sys.executable, *torchrun, *command[2:]], base)]
-        if case.launcher in ("python", "spawn", "fork"):
+        if case.launcher in ("python", "spawn", "fork", "ray"):
             return [(command, base | {"SUPPORT_MEET": f"tcp://127.0.0.1:{port}"})]
         return [(command, base | _variables(case, rank, port, folder)) for rank in range(case.ranks)]
 

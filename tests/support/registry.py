@@ -1,34 +1,16 @@
-"""The table of launchers and loops that are tested: docs/support.md is written from it, tests/e2e runs every line.
+"""The table of launchers and loops that are tested: tests/e2e runs every line, page.py writes docs/support.md from it.
 
 Nothing is imported here but the standard library, so that the page can be written without torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 FRAMEWORK = "Frameworks"
 AHEAD = "it fetches one batch ahead: up to three updates around the end of an epoch are counted, not timed"
 AROUND = "the iteration around a validation is counted, not timed"
 BETWEEN = "timed from update to update, without an input time"
-
-
-INTRODUCTION = """\
-# Launchers, loops and frameworks that are tested
-
-Written by `make docs` from the table that the tests run (`tests/support/registry.py`), so a line stands here because a
-real training is run for it: the launchers and some loops by `make stack`, all by `make support`, with torch {torch} on
-CPUs and gloo. *Works* means, on every rank:
-
-- the updates that were delivered are exactly those that the training counted itself, and each iteration is timed except
-  the ten that teach the loop, the last one, and those that carry the profiler's trial or a window;
-- the mean iteration time is the training's own within 25 %;
-- a window that was asked for by `eroica-otel window` is captured by all ranks and ends at the same iteration;
-- the function known to take most of the time has the largest share of all Python and compute, within 0.12 of the truth.
-
-*Unsupported* means that the worker says so itself (`eroica_worker_state{{state="unmatched"}}`) and takes no window.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +88,12 @@ LOOPS = (
     Case("scaler", "AMP `GradScaler` with skipped updates", note="a skipped update is an iteration"),
     Case("scaler_fused", "AMP `GradScaler`, fused optimizer"),
     Case("fused", "fused optimizer"),
+    Case("foreach", "foreach optimizer"),
     Case("gan", "two optimizers (GAN)"),
     Case("gan_5", "two optimizers, 5 critic updates", per_iteration=5),
     Case("in_backward", "optimizer in backward"),
+    Case("applied_in_backward", "optimizer in backward, by torch's `_apply_optimizer_in_backward`"),
+    Case("wrapped", "an optimizer of your own around one of torch's"),
     Case("lbfgs", "`LBFGS`, 5 inner iterations"),
     Case("iterable", "`IterableDataset`"),
     Case("watched", "an iterator of your own, `eroica_otel.watch()`"),
@@ -186,6 +171,7 @@ FRAMEWORKS = (
     _framework("deepspeed_zero_2", "deepspeed", "DeepSpeed, ZeRO 2, bf16", launcher="torchrun", ranks=2),
     _framework("deepspeed_zero_3", "deepspeed", "DeepSpeed, ZeRO 3", launcher="torchrun", ranks=2),
     _framework("stateful_loader", "torchdata", "`StatefulDataLoader` with workers"),
+    _framework("stateful_loader_0", "torchdata", "`StatefulDataLoader` without workers"),
     _framework("nodes", "torchdata", "`torchdata.nodes`", BETWEEN, inputs=False),
     _framework("datasets", "datasets", "a Hugging Face data set in a DataLoader"),
     _framework(
@@ -197,6 +183,9 @@ FRAMEWORKS = (
     ),
     _framework("litdata_loader", "litdata", "LitData `StreamingDataLoader`"),
     _framework("litdata_iter", "litdata", "LitData `StreamingDataset` by its own `iter`", BETWEEN, inputs=False),
+    _framework(
+        "ray_train", "ray", "Ray Train, its prepared model and loader", AHEAD, untimed_every=50, launcher="ray", ranks=2
+    ),
     _framework("ray_data", "ray", "Ray Data `iter_torch_batches`", BETWEEN, inputs=False),
     _framework("webdataset", "webdataset", "`WebLoader`"),
     _framework("webdataset_raw", "webdataset", "`WebDataset` by its own `iter`", BETWEEN, inputs=False),
@@ -216,25 +205,12 @@ OFTEN = (
     *(
         case
         for case in LOOPS
-        if case.name in ("plain", "scaler", "gan_5", "in_backward", "workers", "fsdp2", "pipeline")
+        if case.name
+        in (
+            *("plain", "accumulate_4", "scaler", "gan_5", "in_backward", "watched", "workers", "validating"),
+            *("fsdp2", "zero", "pipeline"),
+        )
     ),
 )
 """Every launcher, and a loop for each way of seeing an iteration; the others are run by ``make support`` alone."""
 BY_NAME = {case.name: case for case in CASES}
-
-
-def page(versions: Mapping[str, str]) -> str:
-    """Return docs/support.md; ``versions`` are those of the lock files, by distribution."""
-    blocks = [INTRODUCTION.format(torch=versions["torch"])]
-    for group in ("Launchers", "Loops", FRAMEWORK):
-        rows = ["| what | ranks | outcome | notes |", "|---|---|---|---|"]
-        for case in (case for case in CASES if case.group == group):
-            version = f" ({case.package} {versions[case.package]})" if case.package else ""
-            outcome = "unsupported: `unmatched`" if case.unmatched else "works"
-            rows.append(f"| {case.title}{version} | {case.ranks} | {outcome} | {case.note} |")
-        blocks.append(f"## {group}\n\n" + "\n".join(rows) + "\n")
-    rows = ["| what | expected |", "|---|---|", *(f"| {what} | {expected} |" for what, expected in NOT_TESTED)]
-    blocks.append(
-        "## Not tested\n\nNo test runs these; what is expected follows from lines above.\n\n" + "\n".join(rows) + "\n"
-    )
-    return "\n".join(blocks)

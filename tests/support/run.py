@@ -46,7 +46,7 @@ def train(case: Case, rank: int, folder: Path) -> None:
     job = Job(folder, rank, case.ranks)
     loop_of(case)(job)
     job.save()
-    if dist.is_initialized():
+    if dist.is_initialized() and case.launcher != "ray":  # which ends the group itself
         dist.barrier()
         dist.destroy_process_group()
 
@@ -105,6 +105,35 @@ def late(case: Case, folder: Path) -> None:
     thread.join()
 
 
+def ray_worker(config: dict[str, str]) -> None:
+    """One of Ray Train's workers; it gets this function by value, all else by name."""
+    from pathlib import Path
+
+    from ray.train import get_context
+
+    from support import registry, run
+
+    run.train(registry.BY_NAME[config["case"]], get_context().get_world_rank(), Path(config["folder"]))
+
+
+def ray(case: Case, folder: Path) -> None:
+    """Ray Train makes the processes, their group, and a thread in each that trains."""
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    from support.inputs import start_ray
+
+    started = start_ray(case.ranks)
+    TorchTrainer(
+        ray_worker,
+        train_loop_config={"case": case.name, "folder": str(folder)},
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(num_workers=case.ranks),
+        run_config=RunConfig(storage_path=str(folder / "ray")),
+    ).fit()
+    started.shutdown()
+
+
 STARTS: MappingProxyType[str, Callable[[Case, Path], None]] = MappingProxyType(
     {
         "python": python,
@@ -116,6 +145,7 @@ STARTS: MappingProxyType[str, Callable[[Case, Path], None]] = MappingProxyType(
         "spawn": spawn,
         "fork": fork,
         "late": late,
+        "ray": ray,
     }
 )
 

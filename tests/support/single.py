@@ -62,6 +62,11 @@ def plain(job: Job) -> None:
     train(job, endless(loader()), model, sgd(model))
 
 
+def foreach(job: Job) -> None:
+    model = nn.Linear(8, 8)
+    train(job, endless(loader()), model, sgd(model, foreach=True))
+
+
 def fused(job: Job) -> None:
     model = nn.Linear(8, 8)
     train(job, endless(loader()), model, sgd(model, fused=True))
@@ -199,7 +204,7 @@ LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
     {
         loop.__name__: loop
         for loop in (
-            *(plain, fused, device, hot_loop, iterable, watched, unwatched, workers, spawned_workers, rebuilt),
+            *(plain, foreach, fused, device, hot_loop, iterable, watched, unwatched, workers, spawned_workers, rebuilt),
             *(validating, queued, compiled, late),
         )
     }

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed import optim
 
 import eroica_otel
 from support.measure import Job
-from support.single import endless, loader, loss_of, sgd
+from support.single import endless, loader, loss_of, sgd, train
 
 
 def accumulate(job: Job, micro_batches: int, seconds: float, batches: int) -> None:
@@ -127,6 +128,37 @@ def train_in_backward(job: Job, model: nn.Module) -> None:
             return
 
 
+def applied_in_backward(job: Job) -> None:
+    """The same by torch's own function for it."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    apply: Any = optim._apply_optimizer_in_backward  # type: ignore[attr-defined]  # without types
+    apply(torch.optim.SGD, model.parameters(), {"lr": 1e-3})
+    for batch in endless(loader()):
+        job.work()
+        loss_of(model, batch).backward()
+        job.update()
+        if job.done:
+            return
+
+
+class Clipping(torch.optim.Optimizer):
+    """An optimizer of the user's around one of torch's: its update is the inner one's and some work of its own."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner = inner
+        super().__init__(inner.param_groups, {})
+
+    def step(self, closure: Any = None) -> Any:
+        parameters = [one for group in self.param_groups for one in group["params"]]
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        return self.inner.step(closure)
+
+
+def wrapped(job: Job) -> None:
+    model = nn.Linear(8, 8)
+    train(job, endless(loader()), model, Clipping(sgd(model)))
+
+
 def lbfgs(job: Job) -> None:
     model = nn.Linear(8, 8)
     optimizer: Any = torch.optim.LBFGS(model.parameters(), lr=1e-2, max_iter=5)
@@ -198,7 +230,7 @@ LOOPS: MappingProxyType[str, Callable[[Job], None]] = MappingProxyType(
         loop.__name__: loop
         for loop in (
             *(accumulate_4, accumulate_32, accumulate_uneven, scaler, scaler_fused, gan, gan_5),
-            *(in_backward, lbfgs, compiled_step, own_step, own_step_told),
+            *(in_backward, applied_in_backward, wrapped, lbfgs, compiled_step, own_step, own_step_told),
         )
     }
 )
