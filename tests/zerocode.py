@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+import remote_write
+from eroica_otel import names
+from eroica_otel.export.remotewire import STALE_BITS
 from factories_worker import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,6 +76,19 @@ def senders(endpoint: Endpoint) -> list[tuple[str, int, float]]:
                     counted = metric.sum.data_points if metric.name == "eroica.iterations" else ()
                     found[who] = max([found.get(who, 0.0), *(point.as_double for point in counted)])
     return sorted((instance, process, most) for (instance, process), most in found.items())
+
+
+def counted(bodies: Iterable[bytes]) -> dict[tuple[str, str, str], list[tuple[int, float]]]:
+    """Return (job, host, rank) -> (milliseconds, iterations) of the remote write requests in their order.
+
+    The role comes with the first iteration that is known, so that one worker's count is two series one after the other.
+    """
+    found: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+    for labels, bits, millis in (sample for body in bodies for sample in remote_write.series(body)):
+        if labels["__name__"] == names.ITERATIONS.name and bits != STALE_BITS:
+            who = (labels["training_job"], labels["host"], labels["rank"])
+            found.setdefault(who, []).append((millis, struct.unpack("<d", bits.to_bytes(8, "little"))[0]))
+    return found
 
 
 def windows(endpoint: Endpoint) -> set[str]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import zerocode
+from eroica_otel import names
+from eroica_otel.model import Point
 from factories_worker import Endpoint, free_port
+from jobs import scrape, wait_until
 
 PLAIN = str(Path(__file__).parent / "plain.py")
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2")
@@ -50,24 +56,47 @@ def test_each_rank_is_watched_once_and_the_launcher_is_not(
     assert [(instance, most) for instance, _, most in found] == [("rank-0", 60.0), ("rank-1", 60.0)]
 
 
+def scraped(port: int, training: Future[Any]) -> list[str]:
+    """Return the rank of each count of iterations on the page at ``port``, as soon as one is there."""
+    page: list[Point] = []
+
+    def there() -> bool:
+        page[:] = [point for point in scrape(port) if point.name == names.ITERATIONS.name]
+        return page != [] or training.done()
+
+    wait_until(there, "the page", 200.0)  # as long as the training may take
+    return [point.labels["rank"] for point in page]
+
+
 @pytest.mark.long
 def test_forks_of_loader_workers_neither_hang_nor_send(
     commands: Path, endpoint: Endpoint, written: Endpoint, tmp_path: Path
 ) -> None:
     """1,000 forks; every delivery is on, and the reference window is taken meanwhile."""
+    port = free_port()
     settings = {
         "EROICA_DELIVERIES": "otlp,prometheus,remote_write",
         "EROICA_REMOTE_WRITE_URL": written.url,
-        "OTEL_EXPORTER_PROMETHEUS_PORT": str(free_port()),
+        "OTEL_EXPORTER_PROMETHEUS_PORT": str(port),
         "EROICA_REFERENCE": "1",
         "EROICA_WINDOW_SECONDS": "5",
     }
     more = ("--epochs", "250", "--steps", "4", "--workers", "4", "--pause", "0")
-    done = zerocode.run(commands, endpoint, tmp_path, "opentelemetry-instrument", "python", PLAIN, *more, **settings)
+    command = ("opentelemetry-instrument", "python", PLAIN, *more)
+    with ThreadPoolExecutor() as beside:
+        training = beside.submit(zerocode.run, commands, endpoint, tmp_path, *command, **settings)
+        ranks = scraped(port, training)
+        done = training.result()
     assert "steps 1000" in done.stdout
+    assert ranks == ["0"]
     assert [(instance, most) for instance, _, most in zerocode.senders(endpoint)] == [("rank-0", 1000.0)]
     assert zerocode.windows(endpoint) == {"reference"}
-    assert written.bodies
+    ((identity, samples),) = zerocode.counted(written.bodies).items()
+    assert identity[0] == "plain"
+    assert identity[2] == "0"
+    assert all(before < after for (before, _), (after, _) in pairwise(samples)), "two samples at one time"
+    assert [most for _, most in samples] == sorted(most for _, most in samples)
+    assert samples[-1][1] == 1000.0
 
 
 def test_the_standard_switch_turns_it_off(commands: Path, endpoint: Endpoint, tmp_path: Path) -> None:
