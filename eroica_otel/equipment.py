@@ -126,12 +126,16 @@ class Equipment:
         self.link = self._interface if port is None else port
 
     def close(self) -> None:
-        """Close the link's counters, now or once they are open; may be called twice."""
+        """After a window: close the link's counters, now or once they are open, and have no more announced of it.
+
+        May be called twice.
+        """
+        self._herald.end()
         if self._look is not None:
             self._look.leave()
 
     def announce(self, rank: int, window: int, seconds: float) -> None:
-        """Tell the node agent that a window begins and is over in that many seconds; never on the training thread.
+        """Tell the node agent that a window begins and is over in that many seconds, and again so long as it runs.
 
         Raises:
             RuntimeError: no further thread may be started.

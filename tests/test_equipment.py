@@ -16,7 +16,7 @@ from eroica_otel import equipment
 from eroica_otel.config import WorkerConfig
 from eroica_otel.equipment import SILENT, Equipment
 from eroica_otel.hardware import herald
-from eroica_otel.hardware.announce import Announcement
+from eroica_otel.hardware.announce import SOCKET, Announcement
 from eroica_otel.hardware.gpus import PART, Gpu
 from eroica_otel.hardware.link import Link
 
@@ -172,6 +172,7 @@ def announced(monkeypatch: pytest.MonkeyPatch, made: Made, refusal: str, seconds
 
     monkeypatch.setattr("eroica_otel.hardware.announce.announce", announce)
     made.equipment.announce(4, 1_764_430_000, seconds)
+    made.equipment.close()
     for thread in threading.enumerate():
         if thread.name == "eroica-herald":
             thread.join(10)
@@ -219,9 +220,76 @@ def test_an_agent_that_does_not_answer_holds_up_nobody_and_the_next_window_is_no
     told = herald.Herald(str(tmp_path), lambda stage, why: None)
     told.announce(0, 1, 5.0)
     told.announce(0, 2, 5.0)
+    told.end()
     held.set()
     assert told._thread is not None
     told._thread.join(10)
     told.announce(0, 3, 5.0)
+    told.end()
     told._thread.join(10)
     assert heard == [1, 3]
+
+
+def repeated(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, seconds: float, times: int, then: Callable[[int], float]
+) -> list[tuple[float, float]]:
+    """Return (when, for how long) of the first ``times`` announcements; ``then`` tells how far the clock goes on."""
+    now, heard = [0.0], list[tuple[float, float]]()
+    told = herald.Herald(str(folder), lambda stage, why: None, lambda: now[0], 0.001)
+
+    def announce(path: Path, said: Announcement, owners: object) -> str:
+        heard.append((now[0], said.seconds))
+        if len(heard) == times:
+            told.end()
+        now[0] += then(len(heard))
+        return ""
+
+    monkeypatch.setattr("eroica_otel.hardware.announce.announce", announce)
+    told.announce(0, 1, seconds)
+    assert told._thread is not None
+    told._thread.join(10)
+    assert not told._thread.is_alive()
+    return heard
+
+
+def test_a_long_window_is_announced_again_before_a_minute_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And for a while more where it outlasts what was expected."""
+    heard = repeated(monkeypatch, tmp_path, 130.0, 4, lambda number: 50.0)
+    assert heard == [(0.0, 60.0), (50.0, 60.0), (100.0, 30.0), (150.0, 15.0)]
+
+
+def test_an_agent_that_begins_anew_in_a_window_hears_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def anew(number: int) -> float:
+        (tmp_path / f"socket-{number}").touch()
+        (tmp_path / f"socket-{number}").rename(tmp_path / SOCKET)
+        return 2.0
+
+    assert repeated(monkeypatch, tmp_path, 30.0, 2, anew) == [(0.0, 30.0), (2.0, 28.0)]
+
+
+def test_a_window_that_was_announced_to_its_end_is_not_announced_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    heard = list[float]()
+
+    def announce(path: Path, said: Announcement, owners: object) -> str:
+        heard.append(said.seconds)
+        return ""
+
+    monkeypatch.setattr("eroica_otel.hardware.announce.announce", announce)
+    clock = iter([0.0, 0.0, 0.0, *[19.9] * 1000])
+    looks = list[float]()
+
+    def passing() -> float:
+        looks.append(next(clock))
+        if len(looks) == 20:
+            told.end()
+        return looks[-1]
+
+    told = herald.Herald(str(tmp_path), lambda stage, why: None, passing, 0.001)
+    told.announce(0, 1, 20.0)
+    assert told._thread is not None
+    told._thread.join(10)
+    assert heard == [20.0]
