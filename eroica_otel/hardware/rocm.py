@@ -1,8 +1,8 @@
-"""Source `rocm`: clocks, utilisation, memory, power, temperature and PCIe link of AMD GPUs from sysfs.
+"""Source `rocm`: clocks, utilisation, memory, power and temperature of AMD GPUs from sysfs.
 
 Written from the kernel's documentation (gpu/amdgpu/thermal.rst: gpu_busy_percent, mem_busy_percent, pp_dpm_*, hwmon;
 gpu/amdgpu/driver-misc.rst: mem_info_vram_*) and UNTESTED ON HARDWARE. `pcie_bw` is left out: the driver counts for a
-second before it answers.
+second before it answers; speed and width of the link are in source `pcie`.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ HELD = (
     "a dcgm-exporter collects DCGM_FI_PROF_* and holds the counters that nsys needs; "
     "pause it by dcgmi profile --pause, or leave these fields out of its list"
 )
+NO_UUID = "nsys does not tell which GPU this is (no UUID in TARGET_INFO_GPU), so no worker gets its samples"
 _PROFILING = frozenset({"gr_engine", "sm", "sm_occupancy", "tensor", "dram"})
 
 
@@ -58,6 +59,8 @@ class NsysSource:
         self.missing: dict[str, str] = {}
         self.failed = ""
         """Why the latest session gave nothing, "" where it did."""
+        self.unassigned: tuple[str, ...] = ()
+        """GPUs of which the latest session does not tell which they are."""
         self._dcgm, self._program = dcgm, program
 
     def look(self) -> None:
@@ -70,7 +73,7 @@ class NsysSource:
         reason = "Nsight Systems (nsys) is not installed, or not on PATH"
         if path:
             reason = HELD if self._held() else ""
-        told = {self.family: reason, "session": self.failed}
+        told = {self.family: reason, "session": self.failed} | dict.fromkeys(self.unassigned, NO_UUID)
         self.missing = {what: why for what, why in told.items() if why}
         return "" if reason else path
 
@@ -203,6 +206,8 @@ class NsysSampler(Sampler):
             raise HardwareError("the times in the export are not those of the window")
         self._nsys.failed = ""
         self._nsys.resources = found.resources
+        devices = sorted({one.device for one in found.resources if one.device.startswith(nsysexport.UNASSIGNED)})
+        self._nsys.unassigned = tuple(devices)
         self.ring.prepare(found.resources, self._now())
         shift = self._now() - ends
         for when, row in zip(found.times.tolist(), found.values.tolist(), strict=True):

@@ -23,6 +23,8 @@ from eroica_otel.hardware.source import Resource
 
 MOST_BYTES = 8 << 30
 GPU_MASK = 0xFF
+UNASSIGNED = "gpu "
+"""Begins the device of a GPU of which the export tells no UUID; its number is that of nsys, not that of NVML."""
 # resource -> names of the metrics that are summed into it: reads and writes of memory share one bus
 METRICS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
@@ -110,7 +112,7 @@ class _Reader:
             name = next((name for name, known in METRICS.items() if known.search(str(text))), None)
             if name is not None and not NO_SHARE.search(str(text)):
                 number = int(kind) & GPU_MASK
-                device = devices.get(number, f"gpu {number}")
+                device = devices.get(number, f"{UNASSIGNED}{number}")
                 found[int(kind), int(metric)] = Resource(name, device, "%", 100.0, counter=False)
         return found
 

@@ -13,11 +13,15 @@ import pytest
 import eroica_otel
 from eroica_hardware import check
 from eroica_hardware.catalog import FAMILIES
+from eroica_hardware.gpm import GpmSource
 from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.options import OPTIONS, Options, resolve
 from eroica_otel import identity
 from eroica_otel.config import HARDWARE_DIRECTORY, WorkerConfig
-from eroica_otel.hardware.rdma import RdmaSource
+from eroica_otel.hardware.interfaces import InterfaceSource
+from eroica_otel.hardware.pcie import PcieSource
+from eroica_otel.hardware.rdma import COUNTERS, HW_COUNTERS, RdmaSource, RdmaStateSource
+from eroica_otel.hardware.source import Source
 from factories_hardware import Tree
 from factories_nvml import Gpu, Recorded
 from manifests import FOLDER, NODE, POD, ROOT, containers, documents, environment, pod, ports, validate
@@ -137,18 +141,31 @@ def test_agent_and_worker_of_a_pod_meet_in_a_folder_that_the_agent_makes() -> No
 
 
 def test_the_rings_of_a_large_node_have_room_in_the_volume_and_in_the_agents_memory(tmp_path: Path) -> None:
-    """8 GPUs and 8 ports; while a ring is made anew it is there twice."""
+    """8 GPUs, 16 ports and, on the network of the host, 32 interfaces; while a ring is made anew it is there twice."""
     gpus = [Gpu("h200", f"GPU-{number}") for number in range(8)]
     for gpu in gpus:
         gpu.fields = {197: 0, 198: 0, 138: 0, 139: 0}
-    nvml = NvmlSource(Recorded(*gpus))
+    nvml = Recorded(*gpus)
+    nvml.gpm = dict.fromkeys(range(1, 80), 50.0)
     tree = Tree(tmp_path)
-    counted = {f"counters/{name}": 0 for name in RDMA_DATA} | {f"hw_counters/{number}": 0 for number in range(40)}
-    for number in range(8):
+    counted = {f"counters/{name}": 0 for name in (*RDMA_DATA, *COUNTERS)}
+    counted |= {f"hw_counters/{name}": 0 for name in HW_COUNTERS}
+    for number in range(16):
         tree.port(f"mlx5_{number}", files=counted)
-    sizes = [
-        check.ring_bytes(check.look(source.family, source, lambda _: None)) for source in (nvml, RdmaSource(tree.sys))
-    ]
+    for number in range(32):
+        tree.interface(f"eth{number}")
+        tree.pci(f"0000:{number:02x}:00.0")
+    sources: tuple[Source, ...] = (
+        *(NvmlSource(nvml, quick=quick) for quick in (True, False)),
+        GpmSource(nvml),
+        RdmaSource(tree.sys),
+        RdmaStateSource(tree.sys),
+        InterfaceSource(sys=tree.sys),
+        PcieSource(tree.sys),
+    )
+    rows = [check.look(source.family, source, lambda _: None) for source in sources]
+    assert all(row.resources > 30 for row in rows)
+    sizes = [check.ring_bytes(row) for row in rows]
     room = 256 << 20
     assert sum(sizes) + max(sizes) < room
     assert pod("sidecar")["spec"]["volumes"] == [

@@ -16,7 +16,7 @@ import pytest
 
 from eroica_hardware import nsysexport
 from eroica_hardware.deadlines import SECOND
-from eroica_hardware.nsys import HELD, NsysSampler, NsysSource, command
+from eroica_hardware.nsys import HELD, NO_UUID, NsysSampler, NsysSource, command
 from eroica_hardware.rings import KeptRing
 from eroica_otel.errors import HardwareError
 from eroica_otel.hardware.ringreader import Samples, open_ring
@@ -203,6 +203,17 @@ def test_a_window_becomes_samples_at_the_times_at_which_they_were_taken(scene: S
     (said,) = scene.log.read_text().splitlines()
     assert "--gpu-metrics-devices=all --gpu-metrics-frequency=10000" in said
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"eroica-nsys-*/{scene.path.name}"))
+
+
+def test_gpus_that_the_export_does_not_name_are_said(scene: Scene) -> None:
+    """Their number is nsys' own: to take it for NVML's could give a rank the samples of another."""
+    now = time.time_ns()
+    scene.install(made={name: rows for name, rows in tables(300, 1000, now).items() if name != "TARGET_INFO_GPU"})
+    scene.window()
+    scene.go(lambda: scene.sampler.samples > 0)
+    scene.source.look()
+    assert set(scene.source.missing.values()) == {NO_UUID}
+    assert scene.source.missing.keys() == {one.device for one in scene.source.resources}
 
 
 def test_without_a_window_and_without_nsys_nothing_is_started(scene: Scene) -> None:
