@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eroica_otel.hardware.affinity import nearest
-from eroica_otel.hardware.columns import FileSource, names, text_of
+from eroica_otel.hardware.columns import FileSource, names
 from eroica_otel.hardware.interfaces import InterfaceSource
 from eroica_otel.hardware.net import PROC, SYS, find_interface
-from eroica_otel.hardware.rdma import RdmaSource, is_active
+from eroica_otel.hardware.rdma import RdmaSource, is_up
 
 NOT_FOUND = "no network interface found: set EROICA_NIC"
 OWN_DATA_S = 0.004
@@ -83,14 +83,7 @@ def active_ports(sys: Path = SYS) -> list[str]:
     """Return the RDMA ports whose link is up, as "mlx5_0/1"."""
     root = sys / "class" / "infiniband"
     found = [(name, port) for name in names(root) for port in names(root / name / "ports")]
-    return [f"{name}/{port}" for name, port in found if _up(root / name / "ports" / port)]
-
-
-def _up(port: Path) -> bool:
-    try:
-        return bool(is_active(text_of(port / "state").encode()))
-    except ValueError:
-        return False
+    return [f"{name}/{port}" for name, port in found if is_up(root / name / "ports" / port)]
 
 
 def _listed(text: str, ports: Sequence[str]) -> list[str]:
