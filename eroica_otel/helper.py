@@ -34,6 +34,7 @@ from eroica_otel.export.standing import standing_points
 from eroica_otel.folder import remove, turn
 from eroica_otel.fromagent import Sampled, with_agent
 from eroica_otel.hardware import host
+from eroica_otel.hardware.hostuse import HostUse
 from eroica_otel.identity import pod_of
 from eroica_otel.kinds import Frame
 from eroica_otel.late import Late
@@ -70,6 +71,7 @@ class Helper:
         self._outlet: Outlet | None = None
         self._redaction: tuple[Redactor, NamesFile] | None = None
         self._stops = Stops()
+        self._host: HostUse | None = None
         self._heartbeat = Heartbeat()
         self._frozen = Frozen(folder, self._config.cooldown_seconds)
         self._failures: Counter[str] = Counter()
@@ -113,6 +115,9 @@ class Helper:
 
     def _watch(self, status: Status) -> None:
         """See from outside what the trainer cannot say itself: that it is stopped, or that its 1 Hz thread is."""
+        if self._host is None:
+            self._host = HostUse(status.pid)
+        self._host.sample(fast=bool(status.activity))
         now, state = time.perf_counter_ns(), host.process_state(status.pid)
         self._stops.see(state, now)
         if self._heartbeat.stopped(now) and state not in (None, "Z") and status.state != "finished":
@@ -193,7 +198,8 @@ class Helper:
 
     def _complete(self, window: WorkerWindow, start_ns: int, end_ns: int) -> WorkerWindow:
         """Add what only the helper saw, and cut what the budget does not allow."""
-        fitted = fit(replace(window, stopped_seconds=self._stops.seconds(start_ns, end_ns)))
+        used = {} if self._host is None else self._host.during(start_ns, end_ns)
+        fitted = fit(replace(window, stopped_seconds=self._stops.seconds(start_ns, end_ns), host_use=used))
         self._dropped += fitted.dropped
         return fitted
 

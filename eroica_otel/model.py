@@ -29,6 +29,11 @@ KINDS = ("compute", "memory", "communication", "host", "python")
 
 GPU_RESOURCES = ("sm_clock", "sm", "dram", "pcie", "nvlink")
 """What mu and sigma may measure of a GPU."""
+HOST_RATIOS = ("process_cpu", "cgroup_cpu", "cgroup_memory", "numa_away")
+"""Shares, 0 to 1: of the cores that the process may use, of the CPU quota, of the memory limit (the highest), of the
+time on another NUMA node than the usual one."""
+HOST_RATES = ("minor_faults", "major_faults", "process_disk_read", "process_disk_write")
+"""Page faults, and bytes from and to disks, a second."""
 STATES = ("learning", "healthy", "degraded", "blocked", "paused", "finished", "unmatched")
 REASONS = ("reference", "degraded", "blocked", "manual", "periodic")
 OUTCOMES = ("sent", "failed", "skipped")
@@ -160,6 +165,7 @@ class WorkerWindow:
         silent_seconds: Time since the training's last event at the end of a blocked window; None for other reasons.
         unknown: Events (None where they are not told) and their seconds by category of the trace that the table of
             kinds does not know, and so charges to nothing; few, the longest first.
+        host_use: What the process and its cgroup used, by HOST_RATIOS and HOST_RATES; what is not known is absent.
         timeline: Of a trace alone, for a picture: as Timeline.shares. It does not travel.
     """
 
@@ -186,6 +192,7 @@ class WorkerWindow:
     progress: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     silent_seconds: float | None = None
     unknown: Mapping[str, tuple[int | None, float]] = field(default_factory=dict)
+    host_use: Mapping[str, float] = field(default_factory=dict)
     timeline: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 

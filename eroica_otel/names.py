@@ -121,6 +121,12 @@ WINDOW_RUN_DELAY = _worker(
     "1",
     cpu_job=False,
 )
+WINDOW_HOST_RATIO = _worker(
+    "eroica_window_host_ratio", "Use by the process and its cgroup, 0 to 1.", "1", "resource", cpu_job=False
+)
+WINDOW_HOST_RATE = _worker(
+    "eroica_window_host_per_second", "Page faults and disk bytes of the process.", "", "resource", cpu_job=False
+)
 WINDOW_STOPPED = _worker("eroica_window_stopped_seconds", "Time in process state T during the latest window.", "s")
 WINDOW_SILENT = _worker(
     "eroica_window_silent_seconds",

@@ -90,10 +90,12 @@ class Tree:
         self.write(folder / "cpulist", cores)
         self.write(folder / "numastat", numastat)
 
-    def running(self, pid: int = 42, core: int = 1, user: int = 30, system: int = 20, name: str = "python") -> None:
+    def running(
+        self, pid: int = 42, core: int = 1, user: int = 30, system: int = 20, name: str = "python", major: int = 3
+    ) -> None:
         """A process with two threads; of its stat all other fields are 0."""
         fields = ["0"] * 50
-        fields[0], fields[7], fields[9] = "S", "111", "3"
+        fields[0], fields[7], fields[9] = "S", "111", str(major)
         fields[11], fields[12], fields[36] = str(user), str(system), str(core)
         self.process(pid, "stat", f"{pid} ({name}) {' '.join(fields)}")
         self.process(pid, "status", "Name:\tpython\nCpus_allowed_list:\t0-3\n")

@@ -144,6 +144,7 @@ def worker_window(patterns: tuple[Pattern, ...] | None = None, **changes: Any) -
         "start_iteration": 512, "cpu_seconds": 1.5, "sampler_gap_seconds": 0.004, "throttled_ratio": 0.0,
         "run_delay_ratio": 0.01, "signature": "1in1step-2p-10", "silent_seconds": 15.0,
         "progress": dict.fromkeys(COLLECTIVE_GROUPS, (7, 6)), "unknown": {"warp_drive": (3, 0.25)},
+        "host_use": {"cgroup_memory": 0.5, "major_faults": 2.0},
     }  # fmt: skip
     return WorkerWindow(**(given | changes))
 

@@ -125,7 +125,12 @@ def test_the_training_threads_gpu_is_asked_of_torch_alone_and_is_the_first_in_th
     monkeypatch.setattr(cuda, "current_device", lambda: 1)
     asked = list[int]()
     known = cuda.get_device_properties(0)
-    monkeypatch.setattr(cuda, "get_device_properties", lambda number: asked.append(number) or known)
+
+    def properties(number: int) -> Any:
+        asked.append(number)
+        return known
+
+    monkeypatch.setattr(cuda, "get_device_properties", properties)
     made = Made(nic="lo")
     made.opened()
     made.opened()

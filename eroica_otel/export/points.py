@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eroica_otel import names
-from eroica_otel.model import Pattern, Point, WorkerWindow
+from eroica_otel.model import HOST_RATIOS, Pattern, Point, WorkerWindow
 
 FUNCTIONS_WITH_STACK = 12
 """Largest Python functions whose stack is exported."""
@@ -60,6 +60,9 @@ def _facts(window: WorkerWindow) -> Iterator[_Row]:
         yield metric, {}, value
     for kind, beta in window.kinds.items():
         yield names.KIND_BETA, {"kind": kind}, beta
+    for resource, value in window.host_use.items():
+        ratio = resource in HOST_RATIOS
+        yield names.WINDOW_HOST_RATIO if ratio else names.WINDOW_HOST_RATE, {"resource": resource}, value
     for category, (_, seconds) in window.unknown.items():
         yield names.WINDOW_UNKNOWN, {"category": category}, seconds
     for group, (enqueued, completed) in window.progress.items():

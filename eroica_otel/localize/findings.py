@@ -14,6 +14,7 @@ from eroica_otel.localize.blame import Blame, blame
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
 from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.hostwords import host_evidence
 from eroica_otel.localize.pipeline import CAUSE, stage_blame, stage_evidence
 from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
@@ -33,6 +34,7 @@ def culprit_finding(
     evidence = [*work_evidence(scene, case.judgement, case.workers)]
     if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
         evidence += core_evidence(scene, case.workers)
+    evidence += host_evidence(scene, case.workers)
     evidence += waiting_evidence(scene, case.workers, blamed, culprits)
     if case.changed and len(case.workers) * 2 >= len(scene.roles):
         evidence.append(f"{len(scene.roles) - len(case.workers)} ranks did not change: they are the healthy minority")

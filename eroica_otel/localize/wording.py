@@ -45,7 +45,7 @@ def work_evidence(scene: Scene, judgement: Judgement, workers: Sequence[int]) ->
     many.
     """
     at = list(workers)
-    others = _others(scene, workers)
+    others = others_of(scene, workers)
     total, on = median(judgement.now.total[at]), median(judgement.now.on[at])
     peers, on_peers = median(judgement.now.total[others]), median(judgement.now.on[others])
     if math.isfinite(on) and on >= 0.5 * total:
@@ -61,7 +61,7 @@ def _in_loader(judgement: Judgement) -> tuple[str, ...]:
     return ("runs in a process of the DataLoader, whose batch the training waits for",) * (judgement.family == "loader")
 
 
-def _others(scene: Scene, workers: Collection[int]) -> list[int]:
+def others_of(scene: Scene, workers: Collection[int]) -> list[int]:
     roles = {scene.roles[worker] for worker in workers}
     mine = set(workers)
     return [at for at, role in enumerate(scene.roles) if role in roles and at not in mine]
@@ -107,7 +107,7 @@ def iteration_evidence(scene: Scene) -> str:
 
 def core_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
     """Say how long the culprits and their peers were without a core, nothing where it is unknown."""
-    at, others = list(workers), _others(scene, workers)
+    at, others = list(workers), others_of(scene, workers)
     texts = []
     for what, column in (("throttled", scene.columns.throttle), ("without a core", scene.columns.delay)):
         mine, theirs = median(column[at]), median(column[others])

@@ -11,12 +11,27 @@ from dataclasses import dataclass, field
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
-from eroica_otel.model import KINDS, REASONS, Collective, Identity, Pattern, Point, WorkerWindow
+from eroica_otel.model import (
+    HOST_RATES,
+    HOST_RATIOS,
+    KINDS,
+    REASONS,
+    Collective,
+    Identity,
+    Pattern,
+    Point,
+    WorkerWindow,
+)
 
 _BETA = names.PATTERN_BETA.name
 _BY_FUNCTION = {metric.name for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)}
 _BY_GROUP = {metric.name for metric in (names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST)}
 _PROGRESS = {metric.name for metric in (names.COLLECTIVE_SEQUENCE, names.COLLECTIVE_COMPLETED)}
+_HOST = {
+    metric.name: resources
+    for metric, resources in ((names.WINDOW_HOST_RATIO, HOST_RATIOS), (names.WINDOW_HOST_RATE, HOST_RATES))
+}
+_AMOUNTS = {names.WINDOW_UNKNOWN.name, *_HOST}
 _KINDS = (*KINDS, "idle")
 WORKERS_MOST = 2**21
 """Largest world size, and bound of a rank: twice the largest job that is planned for."""
@@ -46,6 +61,7 @@ class _Sheet:
     info: Mapping[str, str] = field(default_factory=dict)
     progress: dict[str, dict[str, float]] = field(default_factory=dict)
     unknown: dict[str, tuple[int | None, float]] = field(default_factory=dict)
+    host_use: dict[str, float] = field(default_factory=dict)
 
 
 def decode(points: Iterable[Point]) -> WorkerWindow | None:
@@ -87,6 +103,7 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
         progress=_progress(sheet) if sheet.reason == "blocked" else {},
         silent_seconds=plain.get(names.WINDOW_SILENT.name),
         unknown=sheet.unknown,
+        host_use=sheet.host_use,
     )
 
 
@@ -146,15 +163,23 @@ def _place_fact(sheet: _Sheet, name: str, labels: Mapping[str, str], value: floa
     elif name in _PROGRESS:
         if labels.get("group", "") in sheet.progress or len(sheet.progress) < _GROUPS_MOST:
             sheet.progress.setdefault(labels.get("group", ""), {})[name] = value
-    elif name == names.WINDOW_UNKNOWN.name:
-        if value >= 0 and len(sheet.unknown) < _CATEGORIES_MOST:
-            sheet.unknown[labels.get("category", "")] = (None, value)
+    elif name in _AMOUNTS:
+        if value >= 0:
+            _place_amount(sheet, name, labels, value)
     elif name == names.WINDOW_ID.name:
         # A worker shows one window; should an SDK still hold the previous one, the newer counts.
         if value >= sheet.plain.get(name, value):
             sheet.plain[name], sheet.reason, sheet.labels = value, labels.get("reason", ""), labels
     else:
         sheet.plain[name] = value
+
+
+def _place_amount(sheet: _Sheet, name: str, labels: Mapping[str, str], value: float) -> None:
+    resource = labels.get("resource", "")
+    if resource in _HOST.get(name, ()):
+        sheet.host_use[resource] = value
+    elif name == names.WINDOW_UNKNOWN.name and len(sheet.unknown) < _CATEGORIES_MOST:
+        sheet.unknown[labels.get("category", "")] = (None, value)
 
 
 def _identity(sheet: _Sheet) -> Identity:

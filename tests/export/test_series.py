@@ -119,13 +119,13 @@ def test_what_was_not_measured_is_absent_and_not_zero(exported: Exported) -> Non
     exported.stand(status(baseline_seconds=None, ratio=None, last_update_seconds=None, after=None))
     bare = worker_window((pattern(0, mu=None, sigma=None, noise_seconds=None, stack=()),), throttled_ratio=None)
     bare = replace(bare, run_delay_ratio=None, cpu_seconds=None, sampler_gap_seconds=None, silent_seconds=None)
-    exported.show(replace(bare, progress={"0": (7, None)}, unknown={}))
+    exported.show(replace(bare, progress={"0": (7, None)}, unknown={}, host_use={}))
     shown = {point.name for point in exported.scrape()}
     absent = {
         names.ITERATION_BASELINE, names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WINDOW_AFTER, names.PATTERN_MU,
         names.PATTERN_SIGMA, names.PATTERN_NOISE, names.WINDOW_THROTTLED, names.WINDOW_RUN_DELAY, names.WINDOW_CPU,
         names.WINDOW_GAP, names.FUNCTION_INFO, names.WINDOW_SILENT, names.COLLECTIVE_COMPLETED,
-        names.WINDOW_UNKNOWN,
+        names.WINDOW_UNKNOWN, names.WINDOW_HOST_RATIO, names.WINDOW_HOST_RATE,
     }  # fmt: skip
     assert shown & {metric.name for metric in absent} == set()
     assert names.PATTERN_BETA.name in shown

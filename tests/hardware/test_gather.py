@@ -220,7 +220,7 @@ def test_a_wrapped_stretch_counts_nowhere_and_all_ways_to_a_share_agree() -> Non
     """A counter at 40 % of its peak that begins anew after a third, seen by the worker, the rings and /metrics."""
     given = resource("rdma_tx", "mlx5_0/1", "By", 100.0, counter=True)
     times = np.arange(31, dtype=np.int64) * 100 * MS
-    values = np.arange(31) * 4.0
+    values = np.arange(31).astype(np.float64) * 4
     values[10:] -= 38.0
     found = shares_of(given, times, values)
     assert np.isnan(found.ratio).tolist() == [number == 9 for number in range(31)]

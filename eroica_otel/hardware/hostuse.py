@@ -1,0 +1,121 @@
+"""What one process and its cgroup did in a window: takes a process, samples it from outside, gives means and shares.
+
+For the helper, which is asked for a reading ten times a second in a window and once a second else: some 0.1 ms each.
+All are means, shares of time or highest levels, for which that is enough; mu and sigma come from finer samples.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eroica_otel.hardware.columns import FileSource
+from eroica_otel.hardware.host import PROC, SYS
+from eroica_otel.hardware.processes import ProcessSource
+from eroica_otel.hardware.quotas import CgroupSource
+from eroica_otel.hardware.source import Resource
+from eroica_otel.model import HOST_RATES, HOST_RATIOS
+
+SECOND = 1_000_000_000
+FAST_NS, SLOW_NS = SECOND // 10, SECOND
+LOOK_NS = 30 * SECOND
+"""A process may be put into another cgroup, and get another quota."""
+MOST_SAMPLES = 2048
+BESIDE_NS = SECOND + SECOND // 10
+"""What is read once a second has a reading so near to any window."""
+
+
+class HostUse:
+    """Samples one process."""
+
+    def __init__(
+        self, pid: int, proc: Path = PROC, sys: Path = SYS, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        """``clock`` is that of the windows, monotonic ns."""
+        self._clock = clock
+
+        def seconds() -> float:
+            return clock() / SECOND
+
+        self._sources: tuple[FileSource, ...] = (
+            ProcessSource({pid: ()}, proc, sys, clock=seconds),
+            CgroupSource((pid,), proc, sys, clock=seconds),
+        )
+        self._resources: tuple[Resource, ...] = ()
+        self._rows: deque[tuple[int, list[float]]] = deque(maxlen=MOST_SAMPLES)
+        self._looked = self._read = -LOOK_NS
+
+    def sample(self, fast: bool) -> None:
+        """Read once if it is time; ``fast`` in a window. Never raises."""
+        now = self._clock()
+        if now - self._read < (FAST_NS if fast else SLOW_NS) - SECOND // 100:
+            return
+        if now - self._looked >= LOOK_NS:
+            self._look(now)
+        self._read = now
+        self._rows.append((now, [value for source in self._sources for value in source.read()]))
+
+    def _look(self, now: int) -> None:
+        self._looked = now
+        for source in self._sources:
+            source.look()
+        found = tuple(resource for source in self._sources for resource in source.resources)
+        if found != self._resources:
+            self._resources = found
+            self._rows.clear()
+
+    def during(self, start_ns: int, end_ns: int) -> dict[str, float]:
+        """Return what is known of the window, by HOST_RATIOS and HOST_RATES; what could not be read is absent."""
+        rows = [row for row in self._rows if start_ns - BESIDE_NS <= row[0] <= end_ns + BESIDE_NS]
+        if not rows:
+            return {}
+        times = np.array([when for when, _ in rows], np.int64)
+        values = np.array([row for _, row in rows], np.float64)
+        inside = (times >= start_ns - FAST_NS) & (times <= end_ns + FAST_NS)
+        found: dict[str, float] = {}
+        for place, resource in enumerate(self._resources):
+            column = values[:, place]
+            if resource.counter:
+                found[resource.name] = _rate(times[inside], column[inside])
+            elif resource.name == "cgroup_memory":
+                found[resource.name] = _highest(column)
+            elif resource.name == "numa_node":
+                found["numa_away"] = _away(column[inside])
+        return _shares(found, {one.name: one.peak for one in self._resources})
+
+    def close(self) -> None:
+        """Close the files; may be called twice."""
+        for source in self._sources:
+            source.close()
+
+
+def _shares(found: Mapping[str, float], peaks: Mapping[str, float]) -> dict[str, float]:
+    known = {name: value for name, value in found.items() if math.isfinite(value)}
+    ratios = {name: known[name] / peaks.get(name, 1.0) for name in HOST_RATIOS if name in known}
+    kept = {name: min(1.0, ratio) for name, ratio in ratios.items() if math.isfinite(ratio)}
+    return kept | {name: known[name] for name in HOST_RATES if name in known}
+
+
+def _rate(times: NDArray[np.int64], values: NDArray[np.float64]) -> float:
+    """Return the rise a second over the stretches in which the counter did not go back; NaN without any."""
+    known = np.isfinite(values)
+    rise, passed = np.diff(values[known]), np.diff(times[known]) / SECOND
+    good = (rise >= 0) & (passed > 0)
+    return float(rise[good].sum() / passed[good].sum()) if good.any() else math.nan
+
+
+def _highest(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if known.size else math.nan
+
+
+def _away(nodes: NDArray[np.float64]) -> float:
+    """Return the share of the readings on another NUMA node than most; NaN without any."""
+    known = nodes[np.isfinite(nodes)]
+    return 1.0 - float(np.unique(known, return_counts=True)[1].max()) / known.size if known.size else math.nan
