@@ -19,6 +19,7 @@ from eroica_otel.status import Status
 from eroica_otel.traces import Samples
 
 NOT_ASKED = "no node agent is to be asked (EROICA_HARDWARE_DIR is empty)"
+NO_CPU = "the training thread has no CPU clock that can be read"
 LEAST_APART_NS = 4_000_000
 """Samples of a link that are kept lie this far apart at least, about as far as a worker's own: sigma, and what mu takes
 for a burst, depend on it, and workers with and without an agent are compared with each other."""
@@ -49,15 +50,14 @@ def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[]
         end_ns=capture.end_ns,
         gpus=status.gpus,
         links=links,
-        thread=f"pid {status.pid} thread {capture.training_thread}",
         on_gpu=capture.gpu,
     )
     found = (
         gather(Path(folder), sought, clock) if folder else Gathered(missing=dict.fromkeys(wanted_of(sought), NOT_ASKED))
     )
     missing = {**found.missing, **capture.missing}
-    if capture.cpu_ns.size > 1 or "cpu" in found.shares:
-        missing.pop("cpu", None)
+    if capture.cpu_ns.size < 2:
+        missing.setdefault("cpu", NO_CPU)
     link = next((use for use in found.links if _finer(capture, use) and is_same(capture, use, status.link)), None)
     if link is not None:
         capture = _with_link(capture, link)

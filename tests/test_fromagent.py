@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eroica_otel.fromagent import Sampled, is_same, with_agent
+from eroica_otel.fromagent import NO_CPU, Sampled, is_same, with_agent
 from eroica_otel.hardware.gather import LinkUse
 from eroica_otel.hardware.interfaces import namespace
 from eroica_otel.model import GPU_RESOURCES, Capture
@@ -138,8 +138,5 @@ def test_what_the_trainer_says_of_a_resource_wins(why: str, tmp_path: Path) -> N
 
 
 def test_a_training_thread_without_a_clock_of_its_own_is_told(tmp_path: Path) -> None:
-    captured = capture(start=START, end=END)
-    assert "cpu" in sampled(tmp_path, captured).missing
-    columns = [resource("cpu", "pid 7 thread 1", "ns", 1e9, counter=True)]
-    leave(tmp_path, "process", columns, every(1, *WIDE, 4e8, rise=True), NOW)
-    assert sampled(tmp_path, captured).missing == {}
+    assert sampled(tmp_path, capture(start=START, end=END)).missing["cpu"] == NO_CPU
+    assert "cpu" not in sampled(tmp_path, own()).missing

@@ -28,7 +28,6 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
         Way("gpm", ("gpm_pcie_tx", "gpm_pcie_rx")),
     ),
     "nvlink": (Way("nvml", ("nvlink_tx", "nvlink_rx")), Way("gpm", ("gpm_nvlink_tx", "gpm_nvlink_rx"))),
-    "cpu": (Way("process", ("cpu",)),),
 }
 """The best way first: what is sampled most finely."""
 

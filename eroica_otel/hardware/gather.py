@@ -38,7 +38,6 @@ class Sought:
         start_ns, end_ns: The window, monotonic.
         gpus: The worker's GPUs by their names in the rings; () for none.
         links: Names in the rings that the link of the collectives may have, the surest first.
-        thread: Name of the training thread in the rings, "pid 4711 thread 4711".
         on_gpu: Whether the GPU's resources are wanted.
     """
 
@@ -46,7 +45,6 @@ class Sought:
     end_ns: int
     gpus: tuple[str, ...]
     links: tuple[str, ...]
-    thread: str
     on_gpu: bool
 
 
@@ -78,7 +76,7 @@ class Gathered:
 
 def wanted_of(sought: Sought) -> tuple[str, ...]:
     """Return the resources that are looked for, apart from the link."""
-    return (*(GPU_RESOURCES if sought.on_gpu else ()), "cpu")
+    return GPU_RESOURCES if sought.on_gpu else ()
 
 
 def gather(path: Path, sought: Sought, clock: Callable[[], int] = time.monotonic_ns) -> Gathered:
@@ -88,9 +86,8 @@ def gather(path: Path, sought: Sought, clock: Callable[[], int] = time.monotonic
     missing: dict[str, str] = {}
     try:
         for resource in wanted_of(sought):
-            devices = (sought.thread,) if resource == "cpu" else sought.gpus
             try:
-                shares |= _resource(rings, resource, devices, sought, silent)
+                shares |= _resource(rings, resource, sought.gpus, sought, silent)
             except HardwareError as error:
                 missing[resource] = str(error)
         links = [use for device in sought.links if (use := _link(rings, device, sought)) is not None]

@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,12 @@ import torch
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.fromagent import with_agent
-from eroica_otel.model import Capture, Identity, Window, WorkerWindow
+from eroica_otel.model import Identity, Window, WorkerWindow
 from eroica_otel.profile import samples
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.status import Status
 from eroica_otel.summarize import pattern
-from eroica_otel.summarize.resources import HOLD, Measured, measure
-from eroica_otel.traces import Samples
+from eroica_otel.summarize.resources import HOLD
 from eroica_otel.trainer import Windows
 
 WINDOW = Window(1_764_430_000, "manual", 20, 80)
@@ -68,17 +66,6 @@ def shown(window: WorkerWindow) -> dict[str, object]:
     return {one.function: [one.resource, one.mu, one.sigma, dict(one.peaks)] for one in large}
 
 
-def of_the_agent(capture: Capture, shares: Mapping[str, Samples]) -> WorkerWindow:
-    """Summarise with the agent's samples of the thread in place of the worker's own."""
-    own = measure
-
-    def without_cpu(*arguments: Any) -> dict[int, Measured]:
-        return {n: one for n, one in own(*arguments).items() if one.resource != "cpu"}
-
-    setattr(pattern, "measure", without_cpu)  # noqa: B010  a name that mypy takes for one that never changes
-    return pattern.summarize(capture, hold=WHOLE, device=shares)
-
-
 def main(folder: Path, shared: str) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -96,7 +83,7 @@ def main(folder: Path, shared: str) -> None:
     steps = (found.capture.nic_ns[1:] - found.capture.nic_ns[:-1]) / 1e6
     result = {
         "own": shown(pattern.summarize(capture, hold=WHOLE)),
-        "agent": shown(of_the_agent(found.capture, found.shares)),
+        "agent": shown(pattern.summarize(found.capture, hold=WHOLE, device=found.shares)),
         "finer": found.capture is not capture,
         "step_ms": float(sorted(steps)[len(steps) // 2]),
         "missing": dict(found.missing),

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,12 @@ def let_go(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def agent(shared: Path, pids: Sequence[int]) -> Iterator[None]:
-    """Run an agent that samples the interfaces and these processes; it is killed at the end, as by the system."""
-    command = [sys.executable, str(HERE / "sampling_agent.py"), str(shared), *map(str, pids)]
-    running = subprocess.Popen(command)
+def agent(shared: Path) -> Iterator[None]:
+    """Run the agent on the interfaces; it is killed at the end, as by the system."""
+    command = [sys.executable, "-m", "eroica_hardware", "--dir", str(shared), "--sources", "net", "--listen", "none"]
+    running = subprocess.Popen([*command, "--nic-mbit", "8000"])
     try:
-        wait_until(lambda: (shared / SOCKET).exists() and (shared / "process.ring").exists(), "the agent")
+        wait_until(lambda: (shared / SOCKET).exists() and (shared / "net.ring").exists(), "the agent")
         yield
     finally:
         running.kill()
@@ -79,23 +79,25 @@ def shared(tmp_path: Path) -> Path:
 
 
 def test_mu_and_sigma_of_the_agents_samples_are_those_of_the_workers_own(tmp_path: Path, shared: Path) -> None:
-    with ranks(tmp_path, shared) as running, agent(shared, [told(process)["pid"] for process in running]):
+    with ranks(tmp_path, shared) as running, agent(shared):
         for process in running:
+            told(process)
             let_go(process)
         results = [told(process) for process in running]
     for result in results:
         assert result["failures"] == []
         assert result["missing"] == {}
         assert result["finer"]
-        # The agent was asked for a window, so it sampled at 1 kHz, of which every fourth is kept.
-        assert 3 < result["step_ms"] < 6
+        # The agent was asked for a window, so it sampled at 500 Hz, of which every second is kept.
+        assert 3 < result["step_ms"] < 7
         compare(result["own"], result["agent"])
 
 
 def test_an_agent_that_is_killed_in_the_window_leaves_the_workers_own_samples(tmp_path: Path, shared: Path) -> None:
     with ranks(tmp_path, shared) as running:
-        with agent(shared, [told(process)["pid"] for process in running]):
+        with agent(shared):
             for process in running:
+                told(process)
                 let_go(process)
             windows = [tmp_path / f"rank-{rank}" / f"window-{WINDOW}" for rank in range(RANKS)]
             wait_until(lambda: all(folder.exists() for folder in windows), "the window to begin")

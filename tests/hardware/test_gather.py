@@ -27,11 +27,10 @@ END = NOW - 1_000 * MS
 START = END - 4_000 * MS
 WIDE = (START - 600 * MS, END + 600 * MS)
 OTHER = "GPU-99999999-2222-3333-4444-555555555555"
-THREAD = "pid 7 thread 8"
 
 
 def sought(**changes: Any) -> Sought:
-    usual = Sought(START, END, gpus=(GPU,), links=(), thread=THREAD, on_gpu=True)
+    usual = Sought(START, END, gpus=(GPU,), links=(), on_gpu=True)
     return replace(usual, **changes)
 
 
@@ -42,12 +41,12 @@ def found(folder: Path, now: int = NOW, **changes: Any) -> Gathered:
 def test_without_a_folder_all_is_missing_and_the_reason_says_where_the_agent_should_be(tmp_path: Path) -> None:
     gathered = found(tmp_path / "none")
     assert gathered.shares == {}
-    assert set(gathered.missing) == {*GPU_RESOURCES, "cpu"}
+    assert set(gathered.missing) == set(GPU_RESOURCES)
     assert set(gathered.missing.values()) == {f"no node agent serves {tmp_path}/none (EROICA_HARDWARE_DIR)"}
 
 
 def test_a_cpu_job_wants_nothing_of_a_gpu(tmp_path: Path) -> None:
-    assert set(found(tmp_path, on_gpu=False, gpus=()).missing) == {"cpu"}
+    assert set(found(tmp_path, on_gpu=False, gpus=()).missing) == set()
 
 
 def test_shares_are_those_of_this_workers_gpu(tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_a_hostile_folder_gives_reasons_and_no_error(tmp_path: Path) -> None:
     (tmp_path / f"dcgm{SUFFIX}").write_bytes(b"EROICAR" * 1000)
     (tmp_path / f"rocm{SUFFIX}").mkdir()
     missing = found(tmp_path).missing
-    assert set(missing) == {*GPU_RESOURCES, "cpu"}
+    assert set(missing) == set(GPU_RESOURCES)
     assert all(missing.values())
 
 
@@ -203,17 +202,6 @@ def test_a_port_of_an_rdma_adapter_is_in_a_ring_of_its_own_and_may_have_no_peak(
     assert use.received[-1] - use.received[0] == pytest.approx(
         2e6 * 5.0, rel=0.01
     )  # the window and half a second at either side
-
-
-def test_the_training_threads_cpu_is_found_by_process_and_thread(tmp_path: Path) -> None:
-    columns = [
-        resource("cpu", THREAD, "ns", 1e9, counter=True),
-        resource("cpu", "pid 7 thread 9", "ns", 1e9, counter=True),
-    ]
-    leave(tmp_path, "process", columns, every(1, *WIDE, 3e8, 9e8, rise=True), NOW)
-    gathered = found(tmp_path)
-    np.testing.assert_allclose(gathered.shares["cpu"].ratio, 0.3, rtol=1e-3)
-    assert "cpu" not in gathered.missing
 
 
 def test_a_wrapped_stretch_counts_nowhere_and_all_ways_to_a_share_agree() -> None:
