@@ -20,6 +20,21 @@ ib0 0000010A 00000000 0001 0 0 0 0000FFFF 0 0 0
 """Default and 192.168.1.0/24 by eth0, 10.1.0.0/16 by ib0; addresses in the kernel's byte order."""
 
 
+def route_6(destination: str, length: int, metric: int, interface: str) -> str:
+    none = "0" * 32
+    return f"{destination:0<32} {length:02x} {none} 00 {none} {metric:08x} 00000001 00000000 00000001 {interface:>8}\n"
+
+
+ROUTES_6 = (
+    route_6("fd000001", 64, 256, "eth0")
+    + route_6("fd000001", 64, 100, "ib0")
+    + route_6("", 0, 1024, "eth0")
+    + route_6("", 0, 0xFFFFFFFF, "lo")
+    + route_6("fd0000010000000000000000000000" + "09", 128, 0, "lo")
+)
+"""fd00:1::/64 by ib0, which has the better metric, of which fd00:1::9 is this machine's own; default by eth0."""
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     for name, speed in (("eth0", "10000"), ("ib0", "-1"), ("lo", "")):
@@ -31,6 +46,7 @@ def machine(tmp_path: Path) -> Path:
             (statistics.parent / "speed").write_text(f"{speed}\n")
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "route").write_text(ROUTES)
+    (tmp_path / "net" / "ipv6_route").write_text(ROUTES_6)
     return tmp_path
 
 
@@ -42,7 +58,15 @@ def machine(tmp_path: Path) -> Path:
         ({"GLOO_SOCKET_IFNAME": "ib0,eth0", "NCCL_SOCKET_IFNAME": "eth0"}, "", "ib0"),
         ({"NCCL_SOCKET_IFNAME": "=eth0"}, "", "eth0"),
         ({"NCCL_SOCKET_IFNAME": "^lo,docker0", "MASTER_ADDR": "10.1.2.3"}, "", "ib0"),
-        ({"NCCL_SOCKET_IFNAME": "ib", "MASTER_ADDR": "192.168.1.9"}, "", "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "ib", "MASTER_ADDR": "192.168.1.9"}, "", "ib0"),
+        ({"NCCL_SOCKET_IFNAME": "=ib", "MASTER_ADDR": "192.168.1.9"}, "", "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "ens,et"}, "", "eth0"),
+        ({"GLOO_SOCKET_IFNAME": "et", "MASTER_ADDR": "10.1.2.3"}, "", "ib0"),
+        ({"MASTER_ADDR": "fd00:1::9"}, "", "ib0"),
+        ({"MASTER_ADDR": "2001:db8::1"}, "", "eth0"),
+        ({"MASTER_ADDR": "::ffff:10.1.2.3"}, "", "ib0"),
+        ({"MASTER_ADDR": "::1"}, "", "lo"),
+        ({"MASTER_ADDR": "::"}, "", "lo"),
         ({"MASTER_ADDR": "8.8.8.8"}, "gone0", "eth0"),
         ({"MASTER_ADDR": "127.0.0.1"}, "", "lo"),
         ({"MASTER_ADDR": "localhost"}, "", "lo"),
@@ -58,6 +82,8 @@ def test_the_interface_of_the_collectives(environment: dict[str, str], wanted: s
 
 def test_without_routes_it_cannot_be_told(machine: Path) -> None:
     (machine / "net" / "route").unlink()
+    (machine / "net" / "ipv6_route").write_text("rubbish")
+    assert find_interface({"MASTER_ADDR": "2001:db8::1"}, "", machine, machine) == ""
     assert find_interface({"MASTER_ADDR": "10.1.2.3"}, "", machine, machine) == ""
 
 
