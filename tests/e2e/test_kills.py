@@ -1,5 +1,6 @@
 """kill -9 of each process of the system while a window is taken: the alert comes once, stays, is the right one, and
-ends when the fault has.
+ends when the fault has. That end is seen with keep_firing_for at 10 s: five minutes, as shipped, were measured once
+(bench/README.md).
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ def iterations(stage: Stage) -> int:
     return min((worker.iterations for worker in stage.workers()), default=0)
 
 
+def pid(stage: Stage, name: str) -> int:
+    """Return the process of that name; "helper" is that of the rank that is slow."""
+    return helper_of(stage.workers()[RANK].pid) if name == "helper" else stage.pid(name)
+
+
 def in_a_window(stage: Stage) -> None:
     """Ask for a window and wait until it is being taken."""
     request(stage.workers_folder, JOB)
@@ -75,16 +81,18 @@ def test_the_localizer_and_all_helpers_are_killed_in_the_window_and_the_alert_st
 
 
 @pytest.mark.parametrize(
-    "name", ["prometheus", *(pytest.param(name, marks=pytest.mark.long) for name in ("localizer", "alertmanager"))]
+    "name",
+    ["prometheus", *(pytest.param(each, marks=pytest.mark.long) for each in ("helper", "localizer", "alertmanager"))],
 )
 def test_while_one_after_the_other_is_killed_in_a_window_the_next_is_judged_and_the_alert_stays(
     stage: Stage, name: str
 ) -> None:
     in_a_window(stage)
-    os.kill(stage.pid(name), signal.SIGKILL)
+    os.kill(pid(stage, name), signal.SIGKILL)
     before = iterations(stage)
     wait_until(lambda: iterations(stage) > before + 20, f"training to go on without {name}", PATIENCE_SECONDS)
-    stage.restart(name)
+    if name != "helper":  # that one its worker starts again
+        stage.restart(name)
     began = int(time.time())
     in_a_window(stage)
     until(stage, lambda: (stage.judged("manual") or 0) >= began, f"a verdict after {name} was killed")
