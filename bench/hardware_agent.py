@@ -66,7 +66,7 @@ def main() -> None:
             "gpm": lambda: GpmSource(nvml),
             "rdma": lambda: RdmaSource(tree.sys),
             "rdma_state": lambda: RdmaStateSource(tree.sys),
-            "net": lambda: InterfaceSource(proc=tree.proc, sys=tree.sys),
+            "net": lambda: InterfaceSource(sys=tree.sys),
             "pcie": lambda: PcieSource(tree.sys),
         }
         wanted = catalog.Wanted(options.dcgm, options.nic_mbit)

@@ -57,7 +57,7 @@ def sources(tree: Tree, clock: Callable[[], float]) -> dict[str, Callable[[], So
         "gpm": lambda: GpmSource(None, clock),
         "rdma": lambda: RdmaSource(tree.sys, clock=clock),
         "rdma_state": lambda: RdmaStateSource(tree.sys, clock=clock),
-        "net": lambda: InterfaceSource(proc=tree.proc, sys=tree.sys, clock=clock),
+        "net": lambda: InterfaceSource(sys=tree.sys, clock=clock),
         "pcie": lambda: PcieSource(tree.sys, clock=clock),
         "pressure": lambda: PressureSource(clock=clock),
         "disk": lambda: DiskSource(clock=clock),

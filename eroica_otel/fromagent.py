@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from eroica_otel.hardware.gather import Gathered, LinkUse, Sought, gather, wanted_of
-from eroica_otel.hardware.interfaces import namespace
 from eroica_otel.model import Capture
 from eroica_otel.status import Status
 from eroica_otel.traces import Samples
@@ -44,7 +43,7 @@ class Sampled:
 
 def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[], int] = time.monotonic_ns) -> Sampled:
     """Return the capture with what the agent of ``folder`` has sampled; "" = there is none to ask; never raises."""
-    links = (f"{status.link}@{namespace('self')}", status.link) if status.link else ()
+    links = (status.link,) if status.link else ()
     sought = Sought(
         start_ns=capture.start_ns,
         end_ns=capture.end_ns,
@@ -83,8 +82,8 @@ def _inside(capture: Capture, times: np.ndarray[tuple[int, ...], np.dtype[np.int
 def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
     """Return whether the agent's link is the worker's.
 
-    A name with a namespace, or of an RDMA port, belongs to one link alone. An interface of the agent's own namespace
-    may be another one of the same name: it is the same where its counters lie between the worker's own at each time.
+    The name of an RDMA port belongs to one link alone. An interface of the agent's network namespace may be another one
+    of the same name: it is the same where its counters lie between the worker's own at each time.
     """
     if use.device != name or "/" in name:
         return True

@@ -11,7 +11,6 @@ import pytest
 
 from eroica_otel.fromagent import NO_CPU, Sampled, is_same, with_agent
 from eroica_otel.hardware.gather import LinkUse
-from eroica_otel.hardware.interfaces import namespace
 from eroica_otel.model import GPU_RESOURCES, Capture
 from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import capture
@@ -69,13 +68,6 @@ def test_an_interface_of_the_same_name_elsewhere_is_another_one(tmp_path: Path) 
     of_agent(tmp_path, 2, "eth0", begin=100_000_000)
     captured = own(5)
     assert sampled(tmp_path, captured).capture is captured
-
-
-def test_the_namespace_in_a_name_settles_it(tmp_path: Path) -> None:
-    here = f"eth0@{namespace('self')}"
-    of_agent(tmp_path, 2, here, "eth0@1", begin=100_000_000)
-    found = sampled(tmp_path, own(5)).capture
-    assert found.nic_tx[0] >= 100_000_000
 
 
 def test_without_samples_of_its_own_a_worker_believes_a_name_that_can_be_no_other_only(tmp_path: Path) -> None:

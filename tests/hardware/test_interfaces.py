@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def own(tree: Tree, mbit: float = 0.0) -> InterfaceSource:
-    source = InterfaceSource(proc=tree.proc, sys=tree.sys, mbit=mbit, clock=Turned())
+    source = InterfaceSource(sys=tree.sys, mbit=mbit, clock=Turned())
     source.look()
     return source
 
@@ -135,68 +135,15 @@ def test_of_very_many_interfaces_those_with_a_device_are_read(tree: Tree) -> Non
 
 
 def test_no_sysfs_at_all(tmp_path: Path) -> None:
-    source = InterfaceSource(proc=tmp_path, sys=tmp_path)
+    source = InterfaceSource(sys=tmp_path)
     source.look()
     assert source.resources == ()
     assert list(source.read()) == []
     assert list(source.missing) == ["net"]
 
 
-NONE = "0 0 0 0"
-DEV = f"""Inter-|   Receive                            |  Transmit
- face |bytes packets errs drop fifo ... compressed multicast|bytes packets errs drop fifo ... compressed
-    lo:     100       2    0    0 {NONE}      100       2    0    0 {NONE}
-  eth0:    1000      20    1    2 {NONE}     3000      30    3    4 {NONE}"""
-
-
-def namespaces(tree: Tree, other: str) -> None:
-    for process, inode in (("self", "1"), ("42", other)):
-        (tree.proc / process / "ns").mkdir(parents=True)
-        os.symlink(f"net:[{inode}]", tree.proc / process / "ns" / "net")
-
-
-def test_another_namespace_is_read_through_its_process(tree: Tree) -> None:
-    tree.interface("eth9")
-    namespaces(tree, "777")
-    tree.process(42, "net/dev", DEV)
-    tree.process(42, "root/sys/class/net/eth0/speed", 100)
-    source = InterfaceSource(42, tree.proc, tree.sys)
-    source.look()
-    assert {resource.device for resource in source.resources} == {"lo@777", "eth0@777"}
-    assert reading(source)["eth0@777 nic_tx"] == 3000
-    assert reading(source)["eth0@777 nic_rx_dropped"] == 2
-    assert peaks(source)["eth0@777 nic_rx"] == 100e6 / 8
-    assert list(source.missing) == ["lo@777 speed"]
-
-
-def test_an_interface_that_leaves_another_namespace(tree: Tree) -> None:
-    namespaces(tree, "777")
-    path = tree.process(42, "net/dev", DEV)
-    source = InterfaceSource(42, tree.proc, tree.sys)
-    source.look()
-    path.write_text(DEV.rpartition("\n")[0])
-    values = reading(source)
-    assert math.isnan(values["eth0@777 nic_tx"])
-    assert values["lo@777 nic_tx"] == 100
-    assert "eth0@777 nic_tx" in source.missing
-
-
-def test_a_process_of_the_own_namespace_is_read_like_it(tree: Tree) -> None:
-    tree.interface("eth0")
-    namespaces(tree, "1")
-    source = InterfaceSource(42, tree.proc, tree.sys)
-    source.look()
-    assert {resource.device for resource in source.resources} == {"eth0"}
-
-
-def test_a_process_that_is_gone(tree: Tree) -> None:
-    source = InterfaceSource(42, tree.proc, tree.sys)
-    source.look()
-    assert (source.resources, list(source.missing)) == ((), ["net"])
-
-
 def test_this_machine_has_interfaces_and_long_lists_are_read_whole() -> None:
-    source = InterfaceSource(os.getpid())
+    source = InterfaceSource()
     source.look()
     assert len(known(reading(source))) == len(source.resources) > 0
     source.close()
@@ -262,13 +209,13 @@ def test_the_ends_of_containers_pairs_are_left_out_beside_a_real_interface(tmp_p
     linked(tree, "vlan5", iflink=2, kind="vlan")
     linked(tree, "bond0", kind="bond")
     linked(tree, "lo")
-    source = InterfaceSource(proc=tree.proc, sys=tree.sys)
+    source = InterfaceSource(sys=tree.sys)
     source.look()
     assert {resource.device for resource in source.resources} == {"veth1", "vlan5", "bond0", "lo"}
     linked(tree, "eth0", device=True, iflink=2)
     source.look()
     assert {resource.device for resource in source.resources} == {"eth0", "vlan5", "bond0", "lo"}
     assert "veth1" not in source.missing
-    only = InterfaceSource(proc=tree.proc, sys=tree.sys, only="veth1")
+    only = InterfaceSource(sys=tree.sys, only="veth1")
     only.look()
     assert {resource.device for resource in only.resources} == {"veth1"}
