@@ -184,7 +184,13 @@ FRAMEWORKS = (
     _framework("litdata_loader", "litdata", "LitData `StreamingDataLoader`"),
     _framework("litdata_iter", "litdata", "LitData `StreamingDataset` by its own `iter`", BETWEEN, inputs=False),
     _framework(
-        "ray_train", "ray", "Ray Train, its prepared model and loader", AHEAD, untimed_every=50, launcher="ray", ranks=2
+        "ray_train",
+        "ray",
+        "Ray Train, its prepared model and loader",
+        f"{AHEAD}; Ray kills its workers: `handle.close()` at the function's end delivers the last second",
+        untimed_every=50,
+        launcher="ray",
+        ranks=2,
     ),
     _framework("ray_data", "ray", "Ray Data `iter_torch_batches`", BETWEEN, inputs=False),
     _framework("webdataset", "webdataset", "`WebLoader`"),

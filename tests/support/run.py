@@ -41,12 +41,13 @@ def train(case: Case, rank: int, folder: Path) -> None:
     """Attach, train, leave the truth."""
     torch.set_num_threads(1)
     torch.manual_seed(7)
-    if case.name != "late":
-        eroica_otel.instrument()
+    handle = eroica_otel.instrument() if case.name != "late" else None
     job = Job(folder, rank, case.ranks)
     loop_of(case)(job)
     job.save()
-    if dist.is_initialized() and case.launcher != "ray":  # which ends the group itself
+    if case.launcher == "ray" and handle is not None:  # Ray ends the group itself, and its processes without an exit
+        handle.close()
+    elif dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
 
