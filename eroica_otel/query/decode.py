@@ -71,8 +71,7 @@ def decode(points: Iterable[Point]) -> WorkerWindow | None:
     as a counter over all windows.
 
     Raises:
-        QueryError: a count is not a whole number that fits, the reason is none, or the length of the window is
-            missing.
+        QueryError: a count is no whole number that fits, the reason is none, or the window's length is missing.
     """
     sheet = _sort(points)
     if names.WINDOW_ID.name not in sheet.plain:
