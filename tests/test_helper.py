@@ -18,6 +18,7 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
+from eroica_otel.hardware.hostuse import HostUse
 from eroica_otel.helper import Helper
 from eroica_otel.model import Window
 from eroica_otel.outside import Stops
@@ -112,6 +113,20 @@ def test_a_capture_becomes_patterns_and_is_deleted(beside: Beside) -> None:
     # Half of the samples see augment, and nothing else is known of that second.
     assert beside.value(names.PATTERN_BETA, kind="python", family="other") == pytest.approx(1.0, abs=0.02)
     assert sum(point.value for point in scrape(beside.port) if point.name == names.KIND_BETA.name) == pytest.approx(1)
+
+
+def test_what_the_process_did_in_the_window_is_seen_from_outside(beside: Beside) -> None:
+    seen = capture()
+    now = [seen.start_ns]
+    beside.helper._host = HostUse(os.getpid(), clock=lambda: now[0])
+    beside.write(activity="profiling iterations 10 to 12 (manual)")
+    for _ in range(5):
+        beside.helper.tick()
+        now[0] += (seen.end_ns - seen.start_ns) // 4
+    beside.capture()
+    beside.helper.tick()
+    assert 0 <= beside.value(names.WINDOW_HOST_RATIO, resource="process_cpu") <= 1
+    assert beside.value(names.WINDOW_HOST_RATE, resource="minor_faults") >= 0
 
 
 def private_kib() -> int:
