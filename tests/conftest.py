@@ -17,26 +17,18 @@ SLOW = (
     "test_report_browser.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
-BESIDE = (
-    "test_hang.py", "test_nodes.py", "test_hardware_agent.py", "test_hardware_folder.py", "test_hardware_rights.py",
-    "test_joins.py", "test_push.py", "test_findings_sent.py", "test_alertmanager.py",
-)  # fmt: skip
-"""What waits for most of its time, or is without a training: make stack runs it beside the other trainings."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies in tests/e2e and move it to the end."""
     for item in items:
         if E2E in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.xdist_group("beside" if item.path.name in BESIDE else "trainings"))
             if item.path.name not in LOOP and item.get_closest_marker("frameworks") is None:
                 item.add_marker(pytest.mark.stack)
         elif item.path.name in SLOW:
             item.add_marker(pytest.mark.stack)
-            item.add_marker(pytest.mark.xdist_group("beside"))
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 
