@@ -78,6 +78,7 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_mu_and_sigma_of_the_agents_samples_are_those_of_the_workers_own(tmp_path: Path, shared: Path) -> None:
     with ranks(tmp_path, shared) as running, agent(shared):
         for process in running:
