@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import yaml
+
+from loaded import module_of
 
 ROOT = Path(__file__).parents[1]
 ALERTS = ROOT / "alerts"
@@ -51,9 +52,4 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 def generator() -> ModuleType:
     """Return alerts/generate.py as a module; it is on no path."""
-    spec = importlib.util.spec_from_file_location("alerts_generate", ALERTS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(ALERTS / "generate.py")

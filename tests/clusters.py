@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eroica_otel.commands.window import request
-from eroica_otel.demo.nodes import Node
+from eroica_otel.demo.nodes import Node, workers_of
 from eroica_otel.demo.stage import free_port
-from eroica_otel.status import Status, live_workers
+from eroica_otel.status import Status
 from jobs import wait_until
 
 JOB = "cluster"
@@ -77,8 +77,7 @@ class Cluster:
 
     def workers(self) -> list[Status]:
         """Return what the ranks say of themselves, by rank."""
-        found = [status for node in self.nodes for _, status in live_workers(node.folder)]
-        return sorted(found, key=lambda status: status.identity.rank)
+        return workers_of(self.nodes)
 
     def until(self, reached: Callable[[list[Status]], bool], what: str, ranks: int = RANKS) -> None:
         """Wait until all ranks are there and ``reached``."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from loaded import module_of
 
 GRAFANA = Path(__file__).parents[1] / "grafana"
 FILE = GRAFANA / "dashboards" / "eroica-overview.json"
@@ -40,10 +40,4 @@ def filled_in(query: str) -> str:
 
 def generator() -> ModuleType:
     """Return grafana/generate.py as a module; it is on no path."""
-    spec = importlib.util.spec_from_file_location("grafana_generate", GRAFANA / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return module_of(GRAFANA / "generate.py")

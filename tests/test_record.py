@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from loaded import module_of
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def record() -> ModuleType:
-    found = importlib.util.spec_from_file_location("record", ROOT / ".ci" / "record.py")
-    assert found is not None
-    assert found.loader is not None
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
+    return module_of(ROOT / ".ci" / "record.py")
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from bench.repeat_demo import Machine
 from eroica_otel import names
 from eroica_otel.commands.window import request
 from eroica_otel.demo.monitoring import Monitoring, free_ports
-from eroica_otel.demo.nodes import MEGABITS, Node, nodes
+from eroica_otel.demo.nodes import MEGABITS, Node, nodes, workers_of
 from eroica_otel.errors import EroicaError
-from eroica_otel.status import Status, live_workers
+from eroica_otel.status import Status
 
 JOB = "board"
 PULL_PORT = 9464
@@ -104,8 +104,7 @@ class Board:
 
     def workers(self) -> list[Status]:
         """Return what the ranks say of themselves, by rank."""
-        found = [status for node in self.nodes for _, status in live_workers(node.folder)]
-        return sorted(found, key=lambda status: status.identity.rank)
+        return workers_of(self.nodes)
 
     def pid(self, rank: int) -> int:
         """Return the process id of a rank's trainer."""

@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ from eroica_otel.publish.report import html, json, terminal
 from eroica_otel.publish.report.verdict import outcome, unjudged
 from eroica_otel.publish.series import is_alarming
 from eroica_otel.publish.serve import Renderer
+from eroica_otel.signalled import ended_by_signals
 from eroica_otel.webserver import Address, is_loopback, parse_address
 
 HELP = """\
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     localizer = Localizer(_options(arguments), judge, progress=_say, verdict=session.take)
     session.wake = localizer.wake
     try:
-        with _ended_by_signals(session.end), _ended_after(arguments.timeout, session.end):
+        with ended_by_signals(session.end), _ended_after(arguments.timeout, session.end):
             localizer.start()
             _announce(localizer)
             localizer.run(session.stop)
@@ -224,22 +224,6 @@ def _seconds(text: str) -> float:
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0; give one, for example 60")
     return value
-
-
-@contextmanager
-def _ended_by_signals(end: Callable[[], None]) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the run cleanly; a second one ends it at once."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        end()
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eroica_otel.demo.ending import die_with_parent, owner_is_gone
+from eroica_otel.status import Status, live_workers
 
 NETWORK = "10.213.{third}.{last}"
 MEGABITS = 1000
@@ -104,6 +105,12 @@ class Node:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         _kill_all(self.namespace)
+
+
+def workers_of(places: Sequence[Node]) -> list[Status]:
+    """Return what the workers on nodes say of themselves, by rank."""
+    found = [status for node in places for _, status in live_workers(node.folder)]
+    return sorted(found, key=lambda status: status.identity.rank)
 
 
 @contextmanager

@@ -11,10 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from pathlib import Path
 
-from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock, Pace
+from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock, Pace, Turns
 from eroica_otel.hardware.source import Resource
 
 MOST_BYTES = 8192
@@ -200,8 +199,7 @@ class FileSource(ABC):
         self._files: list[_File] = []
         self._always = _Group([])
         self._paced: list[tuple[Pace, _Group]] = []
-        self._due: list[tuple[float, int]] = []
-        self._seen = -math.inf
+        self._turns = Turns(0)
         self._blank: list[float] = []
 
     @abstractmethod
@@ -242,7 +240,7 @@ class FileSource(ABC):
         self._paced = [
             (Pace(interval, self._clock, self.most), _Group(files)) for (interval, _), files in paced.items()
         ]
-        self._all_due()
+        self._turns = Turns(len(self._paced))
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
@@ -254,27 +252,19 @@ class FileSource(ABC):
 
     def _read_paced(self, values: list[float], now: float) -> None:
         """Read the groups that are due."""
-        if now < self._seen:  # a clock that went back would make all wait
-            self._all_due()
-        self._seen = now
-        due = []
-        while self._due and self._due[0][0] <= now:
-            due.append(heappop(self._due)[1])
         began = now
-        for index in due:
+        for index in self._turns.due(now):
             pace, files = self._paced[index]
             pace.start(now)  # not when its turn comes: it would be late for the next reading
             files.read(values, self.missing)
             ended = self._clock()
             pace.took(ended - began)
             began = ended
-            heappush(self._due, (pace.due, index))
-
-    def _all_due(self) -> None:
-        self._due = [(-math.inf, index) for index in range(len(self._paced))]
+            self._turns.again(index, pace.due)
 
     def close(self) -> None:
         for file in self._files:
             file.close()
-        self._files, self._paced, self._due, self._blank, self.resources = [], [], [], [], ()
+        self._files, self._paced, self._blank, self.resources = [], [], [], ()
+        self._turns = Turns(0)
         self._always = _Group([])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 Clock = Callable[[], float]
 
@@ -46,3 +48,27 @@ class Pace:
     def took(self, seconds: float) -> None:
         """Say that the reading is done and how long it took, for a caller that has asked others in between."""
         self._wait = max(self._interval, seconds / self._most)
+
+
+class Turns:
+    """Which of several paced readings are due; those that are not cost nothing."""
+
+    def __init__(self, count: int) -> None:
+        """All ``count`` are due at once."""
+        self._count = count
+        self._latest = -math.inf
+        self._next = [(-math.inf, index) for index in range(count)]
+
+    def due(self, now: float) -> list[int]:
+        """Return the indices of what is due ``now``; each has to be given its next turn by ``again``."""
+        if now < self._latest:  # a clock that went back would make all wait
+            self._next = [(-math.inf, index) for index in range(self._count)]
+        self._latest = now
+        due = []
+        while self._next and self._next[0][0] <= now:
+            due.append(heappop(self._next)[1])
+        return due
+
+    def again(self, index: int, when: float) -> None:
+        """Have one be due at ``when``."""
+        heappush(self._next, (when, index))

@@ -12,11 +12,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from eroica_otel.hardware.columns import BACK, key_of
-from eroica_otel.hardware.pace import Clock, Pace
+from eroica_otel.hardware.pace import Clock, Pace, Turns
 from eroica_otel.hardware.source import Resource
 
 # The library has no types, and tests give an object that answers as recorded.
@@ -102,10 +101,9 @@ class GpuSource(ABC):
         self._ready = False
         self._asked: list[Asked] = []
         self._kinds: list[Kind] = []
-        self._due: list[tuple[float, int]] = []
+        self._turns = Turns(0)
         self._blank: list[float] = []
         self._last: list[float] = []
-        self._seen = -math.inf
         self._lost: set[str] = set()
 
     @abstractmethod
@@ -135,25 +133,19 @@ class GpuSource(ABC):
             Kind(Pace(interval, self._clock), calls, self.at_once(nvml, [asked.part for asked in calls]))
             for (_, interval), calls in kinds.items()
         ]
-        self._all_due()
+        self._turns = Turns(len(self._kinds))
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
         values = self._blank.copy()
         now = self._clock()
-        if now < self._seen:  # a clock that went back would make all wait
-            self._all_due()
-        self._seen = now
-        due = []
-        while self._due and self._due[0][0] <= now:
-            due.append(heappop(self._due)[1])
-        for index in due:
+        for index in self._turns.due(now):
             kind = self._kinds[index]
             kind.pace.start(now)
             if kind.careful or not self._all(kind, values):
                 self._each(kind, values)
             kind.pace.end()  # all GPUs share the time that a kind of call may take
-            heappush(self._due, (kind.pace.due, index))
+            self._turns.again(index, kind.pace.due)
         return values
 
     def _all(self, kind: Kind, values: list[float]) -> bool:
@@ -179,9 +171,6 @@ class GpuSource(ABC):
         trouble = not self._ready or bool(self._lost) or any(asked.failing for asked in kind.calls)
         kind.careful = kind.at_once is None or trouble
 
-    def _all_due(self) -> None:
-        self._due = [(-math.inf, index) for index in range(len(self._kinds))]
-
     def close(self) -> None:
         """Give back what the library lent, and the library; never raises."""
         self._forget()
@@ -204,7 +193,7 @@ class GpuSource(ABC):
                     asked.part.close()
                 except failures(self._nvml):
                     continue
-        self._asked, self._kinds, self._due, self._blank = [], [], [], []
+        self._asked, self._kinds, self._turns, self._blank = [], [], Turns(0), []
         self._lost.clear()
 
     def _start(self) -> Nvml | None:

@@ -9,17 +9,16 @@ import argparse
 import getpass
 import logging
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from eroica_hardware import check, limits, passwords
 from eroica_hardware.agent import Agent
 from eroica_hardware.options import configure, resolve
 from eroica_otel import __version__
 from eroica_otel.errors import ConfigError, EroicaError
+from eroica_otel.signalled import ended_by_signals
 from eroica_otel.webserver import is_loopback
 
 LOG = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return FAILURE if check.lacks(options, found) else 0
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     stop = threading.Event()
-    with _ended_by_signals(stop.set):
+    with ended_by_signals(stop.set):
         agent = Agent(options)
         try:
             agent.start()
@@ -109,19 +108,3 @@ def _announce(agent: Agent) -> None:
     if server is not None and not is_loopback(server.address.host) and not options.password_file:
         hint = "--password-file and --tls-certificate protect it"
         print(f"{server.url} shows this node's hardware to everyone who can reach it; {hint}", file=sys.stderr)
-
-
-@contextmanager
-def _ended_by_signals(end: Callable[[], None]) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the run cleanly; a second one ends it at once."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        end()
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

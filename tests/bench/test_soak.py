@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,19 +11,15 @@ from typing import Any
 
 import pytest
 
+from loaded import module_of
+
 BENCH = Path(__file__).parents[2] / "bench"
 MIB = 1024
 
 
 @pytest.fixture(scope="module")
 def soak() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("soak", BENCH / "soak.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["soak"] = module  # its dataclasses look their own module up
-    spec.loader.exec_module(module)
-    return module
+    return module_of(BENCH / "soak.py")
 
 
 def samples(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from eroica_otel.model import Identity
 from eroica_otel.summarize.offline import summarize_trace
 from eroica_otel.summarize.readers.any import read_trace
+from loaded import module_of
 
 BENCH = Path(__file__).parents[2] / "bench"
 EVENTS = 5003
@@ -20,12 +20,7 @@ EVENTS = 5003
 
 @pytest.fixture(scope="module")
 def kineto() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("synthetic_kineto", BENCH / "synthetic" / "kineto.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(BENCH / "synthetic" / "kineto.py")
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eroica_otel import names
 from eroica_otel.commands.window import request
-from eroica_otel.demo.nodes import Node, nodes
+from eroica_otel.demo.nodes import Node, nodes, workers_of
 from eroica_otel.model import Point
-from eroica_otel.status import Status, live_workers
+from eroica_otel.status import Status
 from jobs import value, wait_until
 
 JOB = "wired"
@@ -70,8 +70,7 @@ class Wired:
 
     def workers(self) -> list[Status]:
         """Return what the ranks say of themselves, by rank."""
-        found = [status for node in self.nodes for _, status in live_workers(node.folder)]
-        return sorted(found, key=lambda status: status.identity.rank)
+        return workers_of(self.nodes)
 
     def node(self, rank: int) -> Node:
         host = self.workers()[rank].identity.host
