@@ -25,6 +25,10 @@ for a burst, depend on it, and workers with and without an agent are compared wi
 FAR_NS = 100_000_000
 """How much less of a window's begin or end the agent may have of a link than the worker itself."""
 
+MOST_LATE = 0.01
+"""Share of the agent's samples that may lie beside the worker's: either is stopped in the middle of a reading now and
+then (2 to 7 of 2,500 were late by a sample on two shared cores), while those of another link hardly ever fit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -83,7 +87,7 @@ def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
     """Return whether the agent's link is the worker's.
 
     The name of an RDMA port belongs to one link alone. An interface of the agent's network namespace may be another one
-    of the same name: it is the same where its counters lie between the worker's own at each time.
+    of the same name: it is the same where its counters lie between the worker's own at (nearly) each time.
     """
     if use.device != name or "/" in name:
         return True
@@ -96,7 +100,8 @@ def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
     # Both took their time in the middle of a reading at best: one sample further at either side.
     low, high = np.maximum(after - 2, 0), np.minimum(after + 1, capture.nic_ns.size - 1)
     pairs = ((use.sent[inner], capture.nic_tx), (use.received[inner], capture.nic_rx))
-    return all(bool(np.all((theirs >= own[low]) & (theirs <= own[high]))) for theirs, own in pairs)
+    beside = [float(np.mean((theirs < own[low]) | (theirs > own[high]))) for theirs, own in pairs]
+    return max(beside) <= MOST_LATE
 
 
 def _with_link(capture: Capture, use: LinkUse) -> Capture:

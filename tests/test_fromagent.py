@@ -97,6 +97,22 @@ def test_counters_of_one_interface_lie_between_those_read_before_and_after() -> 
     assert not is_same(captured, LinkUse("eth0", times + 10_000_000 * MS, between[0], between[1], 1e7), "eth0")
 
 
+def test_a_reading_in_which_somebody_was_stopped_now_and_then_does_not_make_it_another_link() -> None:
+    captured = own(5)
+    times = np.arange(START, END, 2 * MS, dtype=np.int64)  # 1,000
+    bytes_per_ms = 5e3, 2e3
+    sent, received = ((1_000 + (times - WIDE[0]) / MS * rate).astype(np.int64) for rate in bytes_per_ms)
+
+    def late(which: slice) -> LinkUse:
+        stopped = sent.copy()
+        stopped[which] -= int(40 * bytes_per_ms[0])  # read 40 ms before the time it is given
+        return LinkUse("eth0", times, stopped, received, 1e7)
+
+    assert is_same(captured, late(slice(0, 0)), "eth0")
+    assert is_same(captured, late(slice(100, 800, 100)), "eth0")  # 7 of 1,000
+    assert not is_same(captured, late(slice(100, 900, 40)), "eth0")  # 20 of 1,000
+
+
 def test_a_gpu_jobs_window_has_what_its_gpu_did(tmp_path: Path) -> None:
     leave(tmp_path, "nvml", [resource("sm_clock", unit="MHz", peak=2000.0)], every(1, *WIDE, 1500.0), NOW)
     leave(tmp_path, "gpm", [resource("dram"), resource("sm")], every(110, *WIDE, 30.0, 90.0), NOW)
