@@ -285,7 +285,6 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     helper = Helper(folder, os.environ)
-    os.nice(helper._config.helper_nice)
     while not stopping and os.getppid() == parent and not helper.over:
         helper.tick()
         time.sleep(TICK_SECONDS)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class HelperProcess:
     ) -> None:
         self._folder = folder
         self._environment = helper_environment(environment)
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0) + config.helper_nice
         self._failed = failed
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,6 +90,9 @@ class HelperProcess:
             self._process = subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=True
             )
+            # From outside and at once: a second of imports on every rank would compete with the training.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, self._nice)
 
     def forget(self) -> None:
         """In a forked child: the helper is the parent's child, to be waited for by nobody else."""

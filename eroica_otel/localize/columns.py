@@ -49,6 +49,7 @@ class Columns:
         windows: The judged windows.
         iteration: Seconds per iteration, shape [W].
         delay: Share of the window spent waiting for a core (run delay or throttle, the larger), NaN unknown, [W].
+        silence: Longest time in which no stack could be read, seconds per iteration, NaN unknown, [W].
         throttle: Share of the window throttled, NaN unknown, [W].
         cpu: CPU seconds of the training thread per iteration, NaN unknown, [W].
         functions: Distinct functions [F].
@@ -64,6 +65,7 @@ class Columns:
     windows: tuple[WorkerWindow, ...]
     iteration: Floats
     delay: Floats
+    silence: Floats
     throttle: Floats
     cpu: Floats
     functions: tuple[Function, ...]
@@ -210,6 +212,7 @@ def _assemble(
         windows=windows,
         iteration=iteration,
         delay=np.fmax(throttle, run_delay),
+        silence=_column(_positive(w.sampler_gap_seconds) / w.iterations for w in windows),
         throttle=throttle,
         cpu=_column(_positive(w.cpu_seconds) / w.iterations for w in windows),
         functions=functions,

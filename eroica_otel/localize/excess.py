@@ -143,8 +143,11 @@ def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgemen
     on_peers = by_group(now.on, scene.groups, peers_median)
     on_excess = now.on - on_peers
     raw = now.total - peers
-    python = key[1:2] == ("python",)
-    excess = without_delay(scene, raw, on_excess, scene.delay_excess, scene.idle_excess) if python else raw
+    excess = raw
+    if key[1:2] == ("python",):
+        excess = without_delay(scene, raw, on_excess, scene.lost_excess, scene.idle_excess)
+    elif np.isfinite(now.on).all():  # what a GPU does goes on while no stack can be read
+        excess = without_delay(scene, raw, on_excess, scene.silence, scene.idle_excess)
     before = None if scene.reference is None else measure(scene.reference, key)
     drift, on_drift, noise, reference = _drift(scene, key, now, before)
     large = _large(scene, key, now)
@@ -252,7 +255,7 @@ def _drift(scene: Scene, key: Key, now: Seconds, before: Seconds | None) -> tupl
     on_drift = now.on - to_workers(before.on, scene.position, scene.groups)
     drift = now.total - to_workers(before.most, scene.position, scene.groups)
     if key[1:2] == ("python",) or np.isfinite(now.on).all():  # what a GPU does never waits for a core
-        drift = without_delay(scene, drift, on_drift, scene.delay_growth, scene.idle_growth)
+        drift = without_delay(scene, drift, on_drift, scene.lost_growth, scene.idle_growth)
     noise = to_workers(before.noise, scene.position, scene.groups)
     rough = to_workers(before.rough, scene.position, scene.groups)
     known = np.nan_to_num(noise) + scene.policy.noise_unknown_ratio * rough

@@ -174,8 +174,8 @@ def communication_grown(scene: Scene) -> Finding | None:
     noise = np.nan_to_num(median(scene.waiting_noise))
     if not growth >= max(policy.material_ratio * scene.iteration, policy.noise_levels * float(noise)):
         return None
-    # What one rank lacks a core for, all others wait for.
-    impact = max(min(growth - float(scene.delay_growth.max()), scene.growth), 0.0)
+    # What one rank lacks a core for, or stands still for once, all others wait for.
+    impact = max(min(growth - float(scene.lost_growth.max()), scene.growth), 0.0)
     ratio = impact / scene.iteration
     large = ratio >= policy.drift_unknown_ratio and scene.degraded
     cause = cause_of(Facts(kind="communication", iteration=scene.iteration, excess=growth, everyone=True), policy)

@@ -30,6 +30,11 @@ class Scene:
         iteration: Median length of an iteration.
         delay_excess: Time without a core above the peers' median, 0 where unknown.
         delay_growth: Time without a core above the reference, 0 where unknown.
+        lost_excess: Time that is nobody's: without a core above the peers, or the longest time in which no stack could
+            be read, whichever is more. That one is a single event, which is no evidence of what an iteration takes,
+            and in which any frame can be the one that stands still.
+        lost_growth: The same above the reference.
+        silence: That single event alone, 0 where unknown.
         idle_excess: Time above the peers' median that may have passed without a core: Python, and of operators what was
             no CPU time.
         idle_growth: The same above the reference, NaN without one.
@@ -50,6 +55,9 @@ class Scene:
     iteration: float
     delay_excess: Floats
     delay_growth: Floats
+    lost_excess: Floats
+    lost_growth: Floats
+    silence: Floats
     idle_excess: Floats
     idle_growth: Floats
     throttle_excess: Floats
@@ -90,10 +98,16 @@ def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...]
     delay = columns.delay * columns.iteration
     idle = _idle(columns)
     waiting, earlier = _waiting(columns), None if reference is None else _waiting(reference)
+    delay_excess = _positive(above(delay))
+    delay_growth = _positive(since(delay, None if reference is None else reference.delay * reference.iteration))
+    silence = _silence(columns, policy)
     return Scene(
         columns, policy, roles, groups, reference, position, columns.iteration_seconds,
-        delay_excess=_positive(above(delay)),
-        delay_growth=_positive(since(delay, None if reference is None else reference.delay * reference.iteration)),
+        delay_excess=delay_excess,
+        delay_growth=delay_growth,
+        lost_excess=np.fmax(delay_excess, silence),
+        lost_growth=np.fmax(delay_growth, silence),
+        silence=silence,
         idle_excess=above(idle),
         idle_growth=since(idle, None if reference is None else _idle(reference)),
         throttle_excess=_positive(above(columns.throttle)),
@@ -103,6 +117,13 @@ def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...]
         waiting_noise=waiting.noise if earlier is None else to_workers(earlier.noise, position, groups),
         waiting_growth=since(waiting.total, None if earlier is None else earlier.total),
     )  # fmt: skip
+
+
+def _silence(columns: Columns, policy: Policy) -> Floats:
+    """The longest silence of each worker, seconds per iteration, [W]; 0 where it is one of every window."""
+    iterations = np.array([window.iterations for window in columns.windows])
+    long = np.nan_to_num(columns.silence * iterations) >= policy.silence_least_seconds
+    return np.where(long, columns.silence, 0).astype(np.float32)
 
 
 def _positive(values: Floats) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
 
@@ -168,7 +168,8 @@ def _judged(
     found = _Found((stopped,) if stopped else (), _stopped_victims(scene, out))
     undecided = no_consensus(scene, judgements)
     for stage in _stages(scene, judgements, network, out, history):
-        found = _Found((*found.findings, *stage.findings), (*found.victims, *stage.victims))
+        told = (_of_few(base, finding) for finding in stage.findings)
+        found = _Found((*found.findings, *told), (*found.victims, *stage.victims))
         if found.grave:
             break
     findings = tuple(
@@ -180,6 +181,18 @@ def _judged(
         base, findings=findings, victims=found.victims, no_consensus=ids, notes=notes,
         detail=detail_of(scene, findings, network),
     )  # fmt: skip
+
+
+def _few(base: Report) -> bool:
+    """Whether too few workers reported to say of all what holds of these."""
+    return 2 * base.workers_seen <= base.workers_expected
+
+
+def _of_few(base: Report, finding: Finding) -> Finding:
+    """What is said of the whole job while half of it or more is missing is nothing to be alarmed by."""
+    if finding.verdict != "job" or not _few(base):
+        return finding
+    return replace(finding, severity="info", confidence="low")
 
 
 def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
@@ -264,7 +277,10 @@ def _notes(
     if scene.reference is not None and not _enough(scene):
         least = f"{scene.policy.drift_iterations:.0f}"
         yield f"fewer than {least} iterations in a window: changes against the reference are of low confidence"
-    if base.reason in ("degraded", "blocked") and not (grave or undecided or incomparable):
+    if _few(base):
+        seen = f"only {base.workers_seen} of {base.workers_expected} workers reported"
+        yield f"not enough evidence: {seen}, so what changed on these may not have changed on all"
+    elif base.reason in ("degraded", "blocked") and not (grave or undecided or incomparable):
         yield f"not enough evidence: {_degraded(scene)}"
 
 

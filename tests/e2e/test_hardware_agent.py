@@ -347,6 +347,7 @@ def test_a_real_prometheus_scrapes_it_over_https_with_a_password(tmp_path: Path,
     try:
         with prometheus(tmp_path / "prometheus", config=config) as server:
             wait_until(lambda: len(server.query("hw_power_watts")) == 3, "the power of three GPUs")
+            wait_until(lambda: len(server.query("up")) == 2, "a scrape with either password")
             found = {each["metric"]["hw_id"]: float(each["value"][1]) for each in server.query("hw_power_watts")}
             assert found == {"GPU-a": 625.24, "GPU-b": 588.39, "GPU-m": 292.14}
             assert [each["metric"]["job"] for each in server.query("up == 1")] == ["right"]

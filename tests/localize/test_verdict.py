@@ -384,6 +384,45 @@ def test_a_silence_that_burnt_cpu_or_is_short_is_no_stop(changes: dict[str, floa
     assert not verdict([rank(**changes) if at == 1 else rank() for at in range(4)]).findings
 
 
+# Half a second in which no stack could be read, once in the window: 35 of 133 ms an iteration over 15 iterations.
+SILENCE = {"sampler_gap_seconds": 0.53}
+
+
+def test_a_frame_in_which_the_process_stood_still_once_is_not_blamed_beside_the_culprit() -> None:
+    # As it happened: rank 2 computes, and rank 0 was caught in a function that takes no time at all.
+    stood = rank(Work("is_scripting (_jit_internal.py:104)", 35.0, 0.0), **SILENCE)
+    ranks = [stood, rank(), rank(busy(60.0)), rank()]
+    finding = only(judge(window_of(ranks, iterations=15), reference_of(4), expected=4))
+    assert (finding.ranks, finding.cause) == ((2,), "python_overhead")
+
+
+@pytest.mark.parametrize(
+    "work", [Work("is_scripting (_jit_internal.py:104)", 35.0, 0.0), device(125.0), matmul(35.0, 0.0)]
+)
+def test_a_process_that_stood_still_once_is_no_finding_whatever_it_was_in(work: Work) -> None:
+    base = ordinary()[1:] if work.name == "demo::device" else ordinary()
+    ranks = [rank(work, base=base, **SILENCE) if at == 0 else rank() for at in range(4)]
+    assert not grave(judge(window_of(ranks, iterations=15), reference_of(4), expected=4))
+
+
+@pytest.mark.parametrize("work", [Work("lock (train.py:9)", 35.0, 0.0), busy(35.0)])
+def test_what_takes_long_in_every_iteration_is_found_though_no_stack_can_be_read_meanwhile(work: Work) -> None:
+    # A call that holds the GIL: each of its 35 ms is a silence, and the longest is one of 15.
+    ranks = [rank(work, sampler_gap_seconds=0.11) if at == 0 else rank() for at in range(4)]
+    finding = only(judge(window_of(ranks, iterations=15), reference_of(4), expected=4))
+    assert finding.ranks == (0,)
+    assert finding.impact_seconds == pytest.approx(0.035, abs=0.11 / 15)
+
+
+@pytest.mark.parametrize(("seen", "expected", "alarms"), [(1, 4, False), (2, 4, False), (3, 4, True), (1, 1, True)])
+def test_a_minority_does_not_speak_for_the_whole_job(seen: int, expected: int, alarms: bool) -> None:
+    slower = window_of([rank(busy(60.0)) for _ in range(expected)])[:seen]
+    report = judge(slower, reference_of(expected), expected=expected)
+    assert [finding.verdict for finding in report.findings] == ["job"]
+    assert bool(grave(report)) == alarms
+    assert (f"not enough evidence: only {seen} of {expected} workers reported" in " ".join(report.notes)) != alarms
+
+
 def test_a_suspended_machine_is_the_job() -> None:
     finding = only(verdict([rank(stopped_seconds=2.0) for _ in range(4)]))
     assert (finding.verdict, finding.ranks, finding.cause) == ("job", (), "process_stopped")
