@@ -56,7 +56,7 @@ e2e: $(READY) ## run the tests of the loop on one machine, with real training jo
 	@$(BIN)/pytest -q -m "e2e and not stack and not frameworks"
 
 stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero code, launchers and packages
-	@$(BIN)/pytest -q -m "$(STACK)"
+	@BIN="$(BIN)" STACK="$(STACK)" .ci/lanes
 
 # The page is written from what came out, also where a training failed.
 support: $(READY) ## install the frameworks of docs/support.md, run all its trainings, write what they came to

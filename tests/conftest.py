@@ -17,6 +17,12 @@ SLOW = (
     "test_report_browser.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
+BESIDE = (
+    "test_hang.py", "test_nodes.py", "test_nodes_shared_store.py", "test_hardware_agent.py", "test_hardware_folder.py",
+    "test_hardware_rights.py", "test_joins.py", "test_push.py", "test_findings_sent.py", "test_redact.py",
+    "test_control.py", "test_sources.py",
+)  # fmt: skip
+"""Of the end-to-end tests those that mostly wait; they run beside the others, as what SLOW holds does (.ci/lanes)."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
@@ -29,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.stack)
         elif item.path.name in SLOW:
             item.add_marker(pytest.mark.stack)
+        if item.path.name in SLOW + BESIDE:
+            item.add_marker(pytest.mark.beside)
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 
 

@@ -32,8 +32,11 @@ def destinations(arguments: argparse.Namespace, environment: Mapping[str, str], 
         ConfigError: an address is none, or the localizer's own.
     """
     otlp, write = (
-        checked_url(url, flag) if url else ""
-        for url, flag in ((arguments.send_otlp, "--send-otlp"), (arguments.send_remote_write, "--send-remote-write"))
+        checked_url(url, flag, example) if url else ""
+        for url, flag, example in (
+            (arguments.send_otlp, "--send-otlp", "http://127.0.0.1:4318"),
+            (arguments.send_remote_write, "--send-remote-write", "http://127.0.0.1:9090/api/v1/write"),
+        )
     )
     for url, flag in ((otlp, "--send-otlp"), (write, "--send-remote-write")):
         for address in own:

@@ -61,7 +61,7 @@ class Backend:
     timeout_seconds: float = 30.0
 
 
-def checked_url(text: str, flag: str) -> str:
+def checked_url(text: str, flag: str, example: str = "http://127.0.0.1:9090") -> str:
     """Return the address without what follows the API's root.
 
     Raises:
@@ -74,7 +74,7 @@ def checked_url(text: str, flag: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or any(ord(sign) <= 32 for sign in url):
-        raise ConfigError(f"{flag} {text!r} is no address; give one, for example http://127.0.0.1:9090")
+        raise ConfigError(f"{flag} {text!r} is no address; give one, for example {example}")
     return url
 
 

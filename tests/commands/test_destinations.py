@@ -35,7 +35,11 @@ def test_addresses_are_options_and_credentials_are_variables() -> None:
 @pytest.mark.parametrize(
     ("options", "variables", "text"),
     [
-        (["--send-otlp", "h:4318"], {}, "--send-otlp 'h:4318' is no address"),
+        (
+            ["--send-otlp", "h:4318"],
+            {},
+            "--send-otlp 'h:4318' is no address; give one, for example http://127.0.0.1:4318",
+        ),
         (["--send-otlp", "http://localhost:4318"], {}, "--send-otlp http://localhost:4318 is this localizer's own"),
         (["--send-remote-write", "http://127.0.0.1:9465/write"], {}, "is this localizer's own --metrics; give"),
         (
