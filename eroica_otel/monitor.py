@@ -189,7 +189,7 @@ class Monitor:
         return Standing(
             self._identity.rank,
             self._recorder.steps,
-            self._recent() / self._updates,
+            self._detector.pace_seconds / self._updates,
             self._windows.most_iterations(),
             reason,
             now - self._wants[1],
@@ -255,7 +255,7 @@ class Monitor:
             self._say(f"{why}{what} (about {seconds:.0f} s)")
 
     def _expected_seconds(self, window: Window) -> float:
-        return (window.stop - window.start) * self._recent() / self._updates
+        return (window.stop - window.start) * self._detector.pace_seconds / self._updates
 
     def _measure_after(self, iteration: Iteration) -> None:
         """Compare the iteration time after a window with the one before: a profiler may leave something behind."""

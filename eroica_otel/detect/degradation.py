@@ -92,6 +92,15 @@ class Detector:
         """Mean of the latest N periods, or of those that there are; NaN without one."""
         return sum(self._whole) / len(self._whole) if self._whole else float("nan")
 
+    @property
+    def pace_seconds(self) -> float:
+        """What the next iterations will take: of the recent N half may be from before the job became slower."""
+        recent, half = self.level.recent_seconds, self._n // 2
+        known = recent if recent == recent else self.mean_seconds
+        if len(self._sums) <= half:
+            return known
+        return max(known, (self._sums[-1] - self._sums[-1 - half]) / half)
+
     def _recent(self) -> float:
         return (self._sums[-1] - self._sums[0]) / self._n
 

@@ -170,6 +170,27 @@ def test_the_mean_before_a_level_is_known_is_that_of_all_periods() -> None:
     assert detector.mean_seconds == pytest.approx((0.01 + 9 * 0.02) / 10)
 
 
+def test_a_window_is_planned_by_what_iterations_take_since_the_job_became_slower() -> None:
+    detector = Detector(recent=50)
+    for _ in range(200):
+        detector.add(0.2)
+    assert detector.pace_seconds == pytest.approx(0.2)
+    # The rule holds after 25 slower iterations at the earliest: the recent 50 still hold 25 of before.
+    while not detector.level.standing:
+        detector.add(0.3)
+    assert detector.level.recent_seconds < 0.27
+    assert detector.pace_seconds == pytest.approx(0.3)
+
+
+def test_one_long_pause_does_not_make_a_window_short() -> None:
+    detector = Detector(recent=50)
+    for _ in range(200):
+        detector.add(0.2)
+    detector.add(20.0)
+    # It counts as twice the baseline, so as one more iteration of 25.
+    assert detector.pace_seconds == pytest.approx(0.2 * 26 / 25)
+
+
 @given(st.integers(10, 120))
 @settings(max_examples=25, deadline=None)
 def test_before_2n_iterations_nothing_is_known_and_from_then_on_everything(recent: int) -> None:
