@@ -20,10 +20,10 @@ from eroica_otel.model import Identity, Window
 from eroica_otel.profile.watchdog import task_of
 from eroica_otel.signals.hooks import Recorder, Row
 from eroica_otel.signals.progress import progress
-from eroica_otel.signals.steps import Iteration, Learner
+from eroica_otel.signals.steps import Iteration, Learner, signature_of
 from eroica_otel.standstill import Standstill
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusWriter
-from eroica_otel.trainer import Windows, signature_of
+from eroica_otel.trainer import Windows
 
 PROBE_AFTER = 10
 AFTER_ITERATIONS = 20
@@ -120,8 +120,9 @@ class Monitor:
             self._describe_loop()
         self._take_refusal()
         self._take_agreed()
-        if self._after_window is not None:
-            self._windows.limit(max(self._config.window_seconds, self._expected_seconds(self._after_window)))
+        if (window := self._after_window) is not None:
+            self._windows.limit(max(self._config.window_seconds, self._seconds(window.stop - window.start)))
+        self._end_in_time()
         wish = self._wants[0]
         self._poller.standing = self._standing()
         if self._wants[0] != wish:
@@ -239,11 +240,11 @@ class Monitor:
             self._before_seconds, self._after_window, self._after_periods = self._recent(), window, []
             if window.reason == "degraded":
                 self._cooldown.begin(time.monotonic(), self._recent())
-            seconds = (window.stop - self._recorder.steps) * self._recent() / self._updates + AGENT_SECONDS
+            seconds = self._seconds(window.stop - self._recorder.steps) + AGENT_SECONDS
             self._windows.take(window, self._identity, seconds)
 
     def _announce(self, window: Window) -> None:
-        level, seconds = self._detector.level, self._expected_seconds(window)
+        level, seconds = self._detector.level, self._seconds(window.stop - window.start)
         what = f"profiling iterations {window.start} to {window.stop} on {self._identity.world_size} ranks"
         why = f"{window.reason} window: "
         if window.reason == "degraded" and level.ratio == level.ratio:
@@ -254,8 +255,18 @@ class Monitor:
         if self._identity.rank == 0:
             self._say(f"{why}{what} (about {seconds:.0f} s)")
 
-    def _expected_seconds(self, window: Window) -> float:
-        return (window.stop - window.start) * self._detector.pace_seconds / self._updates
+    def _seconds(self, updates: int) -> float:
+        return updates * self._detector.pace_seconds / self._updates
+
+    def _end_in_time(self) -> None:
+        """Have a window that lasts longer than wanted end earlier, on all ranks at one iteration."""
+        poller, window = self._poller, self._windows.agreed
+        poller.running = window.id if window is not None else 0
+        asked, poller.nearer = poller.nearer, self._windows.nearer_stop(self._config.window_seconds)
+        if poller.nearer and not asked:
+            poller.wake()
+        if window is not None and poller.ended[0] == window.id:
+            self._after_window = self._windows.shorten(*poller.ended) or self._after_window
 
     def _measure_after(self, iteration: Iteration) -> None:
         """Compare the iteration time after a window with the one before: a profiler may leave something behind."""

@@ -12,10 +12,10 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from eroica_otel.agree.window import FEWEST_ITERATIONS
+from eroica_otel.agree.window import FEWEST_ITERATIONS, nearer_stop
 from eroica_otel.config import WorkerConfig
 from eroica_otel.equipment import Equipment, readings
 from eroica_otel.errors import CaptureError, Guard, unguarded
@@ -153,6 +153,33 @@ class Windows:
         self._recorder.edge = window.start
         if seconds > 0:
             self._guard("agent", lambda: self.equipment.announce(identity.rank, window.id, seconds))
+
+    @property
+    def agreed(self) -> Window | None:
+        """The window that is agreed or running; None for a probe."""
+        window = self._pending
+        return window if window is not None and window.id else None
+
+    def nearer_stop(self, window_seconds: float) -> int:
+        """Return the update at which the running window had better end, 0 where there is none or it is in time."""
+        capture, window = self._capture, self.agreed
+        if capture is None or window is None:
+            return 0
+        return nearer_stop(window, self._recorder.steps, capture.age_seconds(), window_seconds)
+
+    def shorten(self, window_id: int, stop: int) -> Window | None:
+        """1 Hz thread: have that window end at an earlier update; return what it is now, None where nothing changed."""
+        if not self._lock.acquire(blocking=False):  # it is being started or stopped
+            return None
+        try:
+            window = self._pending
+            if window is None or window.id != window_id or stop >= window.stop:
+                return None
+            self._pending = window = replace(window, stop=stop)
+            self.excluded[-1] = range(window.start, stop + 3)
+            return window
+        finally:
+            self._lock.release()
 
     def limit(self, expected_seconds: float) -> None:
         """1 Hz thread: have a window given up that lasts three times as long as expected, before it fills the memory.
@@ -321,11 +348,3 @@ class Windows:
         if self._user is not None:
             self._user.close()
             self._user = None
-
-
-def signature_of(cycle: Any, optimizer: Any) -> str:
-    """Return the key of the learned loop: its iteration and the first optimizer's parameters (number, total size)."""
-    groups = getattr(optimizer, "param_groups", None) or []
-    sizes = [parameter.numel() for group in groups for parameter in group.get("params", ())]
-    inputs = "/".join(f"{count}in{len(optimizers)}step" for count, optimizers in cycle)
-    return f"{inputs}-{len(sizes)}p-{sum(sizes)}"

@@ -15,6 +15,7 @@ from eroica_otel import monitor as module
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import LocalStore
 from eroica_otel.config import WorkerConfig
+from eroica_otel.model import Window
 from eroica_otel.monitor import Monitor
 from eroica_otel.plugin import Guard
 from eroica_otel.rounds import MonitorThread
@@ -219,6 +220,31 @@ def test_the_length_of_a_window_changes_while_the_training_runs(worker: Worker) 
     assert window is not None
     # 3 s of 0.02 s; the mean of some may round up.
     assert window.stop - window.start == pytest.approx(150, abs=1)
+
+
+def test_a_window_that_lasts_too_long_ends_where_the_ranks_agree_and_what_follows_is_timed(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.monitor._reference_done = True
+    worker("(D0 O0)*20")
+    (worker.folder / REQUEST_FILE).touch()
+    worker("(D0 O0)*2")
+    worker("(D0 O0)*2")
+    window = worker.windows._pending
+    assert window is not None
+    worker(f"(D0 O0)*{window.start - worker.recorder.steps + 5}")
+    nearer = window.start + 20
+    monkeypatch.setattr(worker.windows, "nearer_stop", lambda seconds: nearer)
+    worker("D0 O0")
+    assert worker("D0 O0").activity == f"profiling iterations {window.start} to {nearer} (manual)"
+    monkeypatch.undo()
+    worker("(D0 O0)*20")
+    assert worker.windows.last == Window(window.id, "manual", window.start, nearer)
+    # Long before the window would have ended by itself.
+    status = worker("(D0 O0)*25")
+    assert worker.recorder.steps < window.stop + 3
+    assert status.after is not None
+    assert status.after[0] == window.id
 
 
 @pytest.mark.parametrize("loops", [("D0 O0",), ("D0 O0", "D0 D0 O0")])

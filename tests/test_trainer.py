@@ -19,7 +19,8 @@ from eroica_otel.model import Window
 from eroica_otel.profile import samples
 from eroica_otel.profile.bell import LOADERS_FILE
 from eroica_otel.signals.hooks import NEVER, Recorder
-from eroica_otel.trainer import MOST_EXCLUDED, PROBE_PAUSE, Windows, signature_of
+from eroica_otel.signals.steps import signature_of
+from eroica_otel.trainer import MOST_EXCLUDED, PROBE_PAUSE, Windows
 from factories_worker import identity
 
 
@@ -89,6 +90,66 @@ def test_the_probe_tells_the_rate_of_events_and_leaves_nothing_behind(training: 
     assert training.recorder.edge == NEVER
     assert not training.windows.busy
     assert training.windows.counts == {}
+
+
+def test_a_window_that_is_told_to_ends_earlier_and_what_follows_is_timed_again(
+    training: Training, tmp_path: Path
+) -> None:
+    training.probe()
+    training.take(8, 100)
+    training.step(4)
+    assert training.windows.shorten(1_764_430_000, 11) == Window(1_764_430_000, "manual", 8, 11)
+    training.step(5)
+    assert len(samples.read(tmp_path / "window-1764430000").iteration_ns) == 4
+    assert not training.windows.busy
+    assert training.said[-1].startswith("window 1764430000 (manual): 3 iterations profiled")
+    assert list(training.windows.excluded)[-1] == range(8, 14)
+
+
+def test_who_hears_of_the_earlier_end_too_late_ends_at_once(training: Training, tmp_path: Path) -> None:
+    training.probe()
+    training.take(8, 100)
+    training.step(7)
+    assert training.windows.shorten(1_764_430_000, 10) is not None
+    training.step(1)
+    assert training.recorder.steps == 13
+    assert len(samples.read(tmp_path / "window-1764430000").iteration_ns) == 6
+
+
+@pytest.mark.parametrize(("window", "stop"), [(1_764_430_000, 12), (1_764_430_000, 11), (1_764_430_001, 10), (0, 10)])
+def test_a_window_is_never_made_longer_and_no_other_one_is_ended(training: Training, window: int, stop: int) -> None:
+    training.probe()
+    training.take(8, 11)
+    training.step(4)
+    assert training.windows.shorten(window, stop) is None
+    assert training.windows.activity() == "profiling iterations 8 to 11 (manual)"
+    training.step(2)
+    # It is over: what comes now must not begin anything.
+    assert training.windows.shorten(1_764_430_000, 10) is None
+    assert not training.windows.busy
+
+
+def test_an_end_is_not_moved_while_the_training_is_at_it(training: Training) -> None:
+    training.probe()
+    training.take(8, 100)
+    training.step(4)
+    with training.windows._lock:
+        assert training.windows.shorten(1_764_430_000, 11) is None
+    assert training.windows.shorten(1_764_430_000, 11) is not None
+
+
+def test_only_a_running_window_has_a_nearer_end(training: Training) -> None:
+    assert (training.windows.agreed, training.windows.nearer_stop(0.0)) == (None, 0)
+    training.windows.probe(identity())
+    assert (training.windows.agreed, training.windows.nearer_stop(0.0)) == (None, 0)
+    training.looked()
+    training.step(5)
+    training.take(8, 10**9)
+    assert training.windows.agreed == Window(1_764_430_000, "manual", 8, 10**9)
+    assert training.windows.nearer_stop(0.0) == 0
+    training.step(6)
+    # Iterations of next to no time: 3 s ahead, and far before the end.
+    assert 24 < training.windows.nearer_stop(0.0) < 10**9
 
 
 def test_a_window_is_captured_between_its_updates_and_handed_over(training: Training, tmp_path: Path) -> None:

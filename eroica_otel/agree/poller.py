@@ -36,6 +36,9 @@ class Poller:
         pausing: Set by the owner: the other ranks are to be told that this one pauses on purpose.
         listening: Set by the owner: whether another rank pauses is to be found out ...
         peers_pause: ... and is said here.
+        running: Set by the owner: id of the window that it takes, 0 without one.
+        nearer: Set by the owner: the update at which that one had better end, 0 where it may go on as it is.
+        ended: Window and update at which the ranks have agreed to end it, earlier than it said.
         refusal: Why the latest wish got no window, "" for none; the owner empties it.
         errors: Calls that failed, and ``last_error``.
     """
@@ -55,9 +58,7 @@ class Poller:
         self._connect = connect
         self._world_size = world_size
         self.window_seconds = window_seconds
-        self._clock = clock
-        self._wall = wall
-        self._iteration = iteration
+        self._clock, self._wall, self._iteration = clock, wall, iteration
         self._apart = Apart()
         self._decider = Decider(clock)
         self._pauses = Pauses()
@@ -76,7 +77,8 @@ class Poller:
         self.looks: deque[Window] = deque()
         self.blocked = self.pausing = self.listening = self.peers_pause = False
         self.on_agreed: Callable[[], None] = lambda: None
-        self.offset = 0
+        self.offset = self.running = self.nearer = 0
+        self.ended = (0, 0)
         self.refusal = ""
         self.errors = 0
         self.last_error = ""
@@ -133,6 +135,7 @@ class Poller:
         if standing is not None or self._published is not None:
             self._publish(store, standing)
         self._take(store)
+        self._talk_of_ends(store)
         self._talk_of_pauses(store)
         if self.blocked and not self.peers_pause:
             window = Window(int(self._wall()), "blocked", 0, 0)
@@ -181,6 +184,16 @@ class Poller:
         else:
             self.blocked = False  # until the owner has seen it and says so again
             self.looks.append(window)
+            self.on_agreed()
+
+    def _talk_of_ends(self, store: Store) -> None:
+        """Say where the window that is being taken shall end, or hear what the first that said so has said."""
+        running, key = self.running, f"end/{self.running}"
+        if not running or self.ended[0] == running:
+            return
+        said = store.first(key, str(self.nearer).encode()) if self.nearer else store.get(key)
+        if said is not None:
+            self.ended = (running, int(said))
             self.on_agreed()
 
     def _talk_of_pauses(self, store: Store) -> None:

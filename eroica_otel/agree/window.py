@@ -18,6 +18,10 @@ LEAD_SECONDS = 3.0
 LATE_MOST = 3
 """Windows heard of too late that double the lead, and that bring another reference."""
 FEWEST_ITERATIONS = 2
+LONGER = 1.25
+"""Times the wanted length that a window may last before it is ended earlier."""
+ENOUGH_ITERATIONS = 16
+"""Fewer say little about a change (docs/method.md), so that no window is ended before these."""
 REFERENCE_PATIENCE_SECONDS = 60.0
 MANUAL_PATIENCE_SECONDS = 10.0
 """A rank that begins reports some seconds after the first one; one that never learns its loop never does."""
@@ -105,6 +109,29 @@ def propose(standings: Iterable[Standing], reason: str, window_seconds: float, n
     fitting = [s.most_iterations for s in seen if s.most_iterations >= FEWEST_ITERATIONS]
     length = min([math.ceil(window_seconds / period), *fitting]) if fitting else FEWEST_ITERATIONS
     return Window(int(now_seconds), reason, start, start + max(FEWEST_ITERATIONS, length))
+
+
+def nearer_stop(window: Window, steps: int, age_seconds: float, window_seconds: float) -> int:
+    """Return the update at which a window that lasts longer than planned shall end, 0 where it may go on as it is.
+
+    A profiler slows a worker with few cores down by more than half, and of the pace at which a window was planned some
+    may be from before the job became slower. The answer comes once all ranks can just hear of it in time.
+
+    Args:
+        window: The window that is being taken.
+        steps: Updates so far.
+        age_seconds: How long it has been taken.
+        window_seconds: Wanted length.
+    """
+    done, left = steps - window.start, window_seconds - age_seconds
+    if done < FEWEST_ITERATIONS or left > LEAD_SECONDS + 1:
+        return 0
+    period = age_seconds / done
+    if age_seconds + (window.stop - steps) * period <= LONGER * window_seconds:
+        return 0
+    stop = steps + math.ceil(max(LEAD_SECONDS, left) / period) + 1
+    stop = max(stop, window.start + ENOUGH_ITERATIONS)
+    return stop if stop < window.stop else 0
 
 
 class Cooldown:

@@ -168,7 +168,7 @@ def _judged(
     found = _Found((stopped,) if stopped else (), _stopped_victims(scene, out))
     undecided = no_consensus(scene, judgements)
     for stage in _stages(scene, judgements, network, out, history):
-        told = (_of_few(base, finding) for finding in stage.findings)
+        told = (_without_the_missing(base, finding) for finding in stage.findings)
         found = _Found((*found.findings, *told), (*found.victims, *stage.victims))
         if found.grave:
             break
@@ -188,9 +188,12 @@ def _few(base: Report) -> bool:
     return 2 * base.workers_seen <= base.workers_expected
 
 
-def _of_few(base: Report, finding: Finding) -> Finding:
-    """What is said of the whole job while half of it or more is missing is nothing to be alarmed by."""
-    if finding.verdict != "job" or not _few(base):
+def _without_the_missing(base: Report, finding: Finding) -> Finding:
+    """What is said of the whole job while half of it or more is missing is nothing to be alarmed by, and that all wait
+    is none while anybody is: that one may be who they wait for.
+    """
+    waits = finding.kind == "communication" and base.workers_seen < base.workers_expected
+    if finding.verdict != "job" or not (_few(base) or waits):
         return finding
     return replace(finding, severity="info", confidence="low")
 
@@ -281,7 +284,7 @@ def _notes(
         seen = f"only {base.workers_seen} of {base.workers_expected} workers reported"
         yield f"not enough evidence: {seen}, so what changed on these may not have changed on all"
     elif base.reason in ("degraded", "blocked") and not (grave or undecided or incomparable):
-        yield f"not enough evidence: {_degraded(scene)}"
+        yield f"not enough evidence: {_degraded(scene)}{_absent(base)}"
 
 
 def _alone(scene: Scene) -> Iterator[str]:
@@ -310,6 +313,12 @@ def _degraded(scene: Scene) -> str:
     change = percent(scene.growth / scene.reference_iteration)
     now = f"an iteration takes {duration(scene.iteration)} ({change} above the reference)"
     return f"{now} and no rank, link or function explains it"
+
+
+def _absent(base: Report) -> str:
+    if not base.missing_ranks:
+        return ""
+    return f"; who sent nothing ({ranks_text(base.missing_ranks)}) may be whom the others wait for"
 
 
 def _minority(scene: Scene, judgements: Sequence[Judgement], grave: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 LONGEST_PERIOD = 16
 LONGEST_SEGMENT = 256
@@ -235,3 +236,11 @@ class Learner:
 
 def _updates(group: list[_Segment]) -> int:
     return group[-1].number - group[0].before
+
+
+def signature_of(cycle: Any, optimizer: Any) -> str:
+    """Return the key of the learned loop: its iteration and the first optimizer's parameters (number, total size)."""
+    groups = getattr(optimizer, "param_groups", None) or []
+    sizes = [parameter.numel() for group in groups for parameter in group.get("params", ())]
+    inputs = "/".join(f"{count}in{len(optimizers)}step" for count, optimizers in cycle)
+    return f"{inputs}-{len(sizes)}p-{sum(sizes)}"

@@ -85,6 +85,27 @@ def test_one_wish_gives_one_window_that_all_get() -> None:
     assert [list(poller.agreed) for poller in ranks] == [[Window(1_764_430_000, "manual", 131, 331)]] * 4
 
 
+def test_the_first_that_says_where_a_running_window_ends_says_it_for_all() -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    woken: list[int] = []
+    for number, poller in enumerate(ranks):
+        poller.standing, poller.running = standing(number), 1_764_430_000
+        poller.on_agreed = lambda number=number: woken.append(number)  # type: ignore[misc]
+    rounds(ranks)
+    assert [poller.ended for poller in ranks] == [(0, 0)] * 4
+    ranks[2].nearer = 211
+    ranks[3].nearer = 212
+    rounds(ranks)
+    assert [poller.ended for poller in ranks] == [(1_764_430_000, 211)] * 4
+    assert sorted(woken) == [0, 1, 2, 3]
+    # The next window has an end of its own.
+    for poller in ranks:
+        poller.running, poller.nearer = 1_764_430_060, 0
+    rounds(ranks)
+    assert [poller.ended for poller in ranks] == [(1_764_430_000, 211)] * 4
+
+
 def test_a_wish_from_before_a_window_opens_no_second_one() -> None:
     store = LocalStore()
     ranks = pollers(lambda: store)

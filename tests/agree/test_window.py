@@ -7,6 +7,7 @@ import pytest
 from eroica_otel.agree.window import (
     Cooldown,
     Standing,
+    nearer_stop,
     propose,
     wanted,
     window_from_bytes,
@@ -90,6 +91,28 @@ def test_iterations_longer_than_the_window_are_two() -> None:
     window = propose([standing(0, period_seconds=90.0)], "manual", 20.0, 1.0)
     assert window.stop - window.start == 2
     assert window.start == 100 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "age", "wanted", "stop"),
+    [
+        # 100 updates were planned for 20 s. In 16 s there were 40: 0.4 s each, so that it would last 40 s.
+        (140, 16.0, 20.0, 140 + 10 + 1),
+        (140, 16.0, 35.0, 0),  # all of what is left can still be heard in time later
+        (142, 16.8, 20.0, 142 + 8 + 1),
+        (145, 18.0, 20.0, 145 + 8 + 1),  # not below the 3 s that every rank needs to hear of it
+        (180, 16.0, 20.0, 0),  # as planned
+        (166, 16.0, 20.0, 0),  # 24 s in all are not much longer
+        (163, 16.0, 20.0, 163 + 16 + 1),  # 25.4 s
+        (198, 39.0, 20.0, 0),  # it ends by itself before
+        (101, 9.0, 5.0, 0),  # one iteration says nothing of the next
+        (102, 9.0, 5.0, 116),  # 16 iterations in any case
+    ],
+)
+def test_a_window_that_would_last_a_quarter_longer_than_wanted_ends_earlier(
+    steps: int, age: float, wanted: float, stop: int
+) -> None:
+    assert nearer_stop(Window(1, "degraded", 100, 200), steps, age, wanted) == stop
 
 
 def test_windows_and_standings_survive_the_store() -> None:

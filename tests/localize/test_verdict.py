@@ -423,6 +423,15 @@ def test_a_minority_does_not_speak_for_the_whole_job(seen: int, expected: int, a
     assert (f"not enough evidence: only {seen} of {expected} workers reported" in " ".join(report.notes)) != alarms
 
 
+@pytest.mark.parametrize("seen", [3, 4])
+def test_that_all_wait_is_no_alarm_while_the_one_they_may_wait_for_has_sent_nothing(seen: int) -> None:
+    # As it happened: a rank under a CPU quota took 16 s to write its trace, and the others had been judged.
+    report = judge(window_of([rank() for _ in range(4)], longer_ms=100.0)[:seen], reference_of(4), expected=4)
+    assert [(f.verdict, f.kind, f.cause) for f in report.findings] == [("job", "communication", "unknown")]
+    assert bool(grave(report)) == (seen == 4)
+    assert ("who sent nothing (rank 3) may be whom the others wait for" in " ".join(report.notes)) == (seen == 3)
+
+
 def test_a_suspended_machine_is_the_job() -> None:
     finding = only(verdict([rank(stopped_seconds=2.0) for _ in range(4)]))
     assert (finding.verdict, finding.ranks, finding.cause) == ("job", (), "process_stopped")
