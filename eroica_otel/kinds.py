@@ -136,6 +136,7 @@ PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
     ("save", r"^deepspeed\.runtime\.engine:.*save_checkpoint$"),
     ("save", _LIGHTNING + r"callbacks\.model_checkpoint:.*_save_\w*checkpoint$"),
     ("save", _LIGHTNING + r"trainer\.trainer:.*save_checkpoint$"),
+    ("save", r"^eroica_otel\.profile\.capture:(?:WindowCapture\.)?stop$"),
     ("evaluation", r"^transformers\.trainer:.*(?:evaluate|evaluation_loop|prediction_loop)$"),
     ("evaluation", _LIGHTNING + r"loops\.evaluation_loop:.*run$"),
     ("compilation", r"^torch\._dynamo\.convert_frame:.*(?:__call__|_compile\w*)$"),
