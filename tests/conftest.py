@@ -20,9 +20,10 @@ SLOW = (
 BESIDE = (
     "test_hang.py", "test_nodes.py", "test_nodes_shared_store.py", "test_hardware_agent.py", "test_hardware_folder.py",
     "test_hardware_rights.py", "test_joins.py", "test_push.py", "test_findings_sent.py", "test_redact.py",
-    "test_control.py", "test_sources.py",
+    "test_control.py", "test_sources.py", "test_packaging.py", "test_remotewrite.py", "test_alertmanager.py",
+    "test_rules.py", "test_report_browser.py",
 )  # fmt: skip
-"""Of the end-to-end tests those that mostly wait; they run beside the others, as what SLOW holds does (.ci/lanes)."""
+"""Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all cgroups of ours does not."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 
@@ -35,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.stack)
         elif item.path.name in SLOW:
             item.add_marker(pytest.mark.stack)
-        if item.path.name in SLOW + BESIDE:
+        if item.path.name in BESIDE:
             item.add_marker(pytest.mark.beside)
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
 

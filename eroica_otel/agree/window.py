@@ -115,7 +115,8 @@ def nearer_stop(window: Window, steps: int, age_seconds: float, window_seconds: 
     """Return the update at which a window that lasts longer than planned shall end, 0 where it may go on as it is.
 
     A profiler slows a worker with few cores down by more than half, and of the pace at which a window was planned some
-    may be from before the job became slower. The answer comes once all ranks can just hear of it in time.
+    may be from before the job became slower. The answer comes once all ranks can just hear of it in time, and not in the
+    first half, since the first iterations under a profiler are the slowest.
 
     Args:
         window: The window that is being taken.
@@ -124,7 +125,7 @@ def nearer_stop(window: Window, steps: int, age_seconds: float, window_seconds: 
         window_seconds: Wanted length.
     """
     done, left = steps - window.start, window_seconds - age_seconds
-    if done < FEWEST_ITERATIONS or left > LEAD_SECONDS + 1:
+    if done < FEWEST_ITERATIONS or left > min(LEAD_SECONDS + 1, window_seconds / 2):
         return 0
     period = age_seconds / done
     if age_seconds + (window.stop - steps) * period <= LONGER * window_seconds:

@@ -105,6 +105,8 @@ def test_iterations_longer_than_the_window_are_two() -> None:
         (166, 16.0, 20.0, 0),  # 24 s in all are not much longer
         (163, 16.0, 20.0, 163 + 16 + 1),  # 25.4 s
         (198, 39.0, 20.0, 0),  # it ends by itself before
+        (102, 0.3, 4.0, 0),  # the first iterations under a profiler say nothing of the next
+        (120, 2.0, 4.0, 120 + 30 + 1),
         (101, 9.0, 5.0, 0),  # one iteration says nothing of the next
         (102, 9.0, 5.0, 116),  # 16 iterations in any case
     ],
