@@ -23,7 +23,7 @@ BESIDE = (
     "test_control.py", "test_sources.py", "test_packaging.py", "test_remotewrite.py", "test_alertmanager.py",
     "test_rules.py", "test_report_browser.py",
 )  # fmt: skip
-"""Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all cgroups of ours does not."""
+"""Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all our cgroups does not."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
 
 

@@ -115,7 +115,7 @@ def nearer_stop(window: Window, steps: int, age_seconds: float, window_seconds: 
     """Return the update at which a window that lasts longer than planned shall end, 0 where it may go on as it is.
 
     A profiler slows a worker with few cores down by more than half, and of the pace at which a window was planned some
-    may be from before the job became slower. The answer comes once all ranks can just hear of it in time, and not in the
+    may be from before the job became slower. The answer comes once all ranks can just hear of it in time, not in the
     first half, since the first iterations under a profiler are the slowest.
 
     Args:
