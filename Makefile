@@ -60,7 +60,7 @@ stack: $(READY) servers ## run the tests with nodes, real servers, hangs, zero c
 
 # The page is written from what came out, also where a training failed.
 support: $(READY) ## install the frameworks of docs/support.md, run all its trainings, write what they came to
-	@$(PIP) install --no-compile --no-build-isolation -r requirements-dev.lock -r requirements-support.lock
+	@$(PIP) install --no-compile --no-build-isolation --no-deps -r requirements-support.lock
 	@code=0; SUPPORT_RESULTS=1 $(BIN)/pytest -q tests/e2e/test_support.py tests/e2e/test_support_frameworks.py || code=$$?; \
 	  $(BIN)/python docs/generate.py; exit $$code
 
