@@ -174,7 +174,7 @@ class Monitor:
         inputs = sum(count for count, _ in self._learner.cycle)
         steps = len(self._learner.cycle)
         if self._identity.rank == 0:
-            self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._recent():.3f} s")
+            self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._detector.recent_seconds:.3f} s")
 
     def _standing(self) -> Standing | None:
         if not self._learner.cycle or not self._timed:
@@ -197,11 +197,6 @@ class Monitor:
             self._taken + self._poller.offset,
             self._windows.late,
         )
-
-    def _recent(self) -> float:
-        """Return the recent iteration time in seconds; never one iteration's alone: many are short and few are long."""
-        recent = self._detector.level.recent_seconds
-        return recent if recent == recent else self._detector.mean_seconds
 
     def _wanted(self) -> str:
         if (self._folder / REQUEST_FILE).exists():
@@ -237,9 +232,9 @@ class Monitor:
             self._announce(window)
             self._reference_done |= window.reason == "reference"
             (self._folder / REQUEST_FILE).unlink(missing_ok=True)
-            self._before_seconds, self._after_window, self._after_periods = self._recent(), window, []
+            self._before_seconds, self._after_window, self._after_periods = self._detector.recent_seconds, window, []
             if window.reason == "degraded":
-                self._cooldown.begin(time.monotonic(), self._recent())
+                self._cooldown.begin(time.monotonic(), self._detector.recent_seconds)
             seconds = self._seconds(window.stop - self._recorder.steps) + AGENT_SECONDS
             self._windows.take(window, self._identity, seconds)
 
@@ -314,7 +309,7 @@ class Monitor:
             irregular=self._learner.irregular + self._paused,
             input_seconds=self._input_seconds,
             baseline_seconds=level.baseline_seconds if known else None,
-            recent_seconds=self._recent() if self._timed else None,
+            recent_seconds=self._detector.recent_seconds if self._timed else None,
             ratio=level.ratio if known else None,
             last_update_seconds=self._last_update,
             window_id=self._windows.last.id if self._windows.last is not None else 0,

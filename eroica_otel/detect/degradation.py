@@ -93,13 +93,18 @@ class Detector:
         return sum(self._whole) / len(self._whole) if self._whole else float("nan")
 
     @property
+    def recent_seconds(self) -> float:
+        """The recent iteration time; never one iteration's alone: many are short and few are long. NaN without any."""
+        recent = self.level.recent_seconds
+        return recent if recent == recent else self.mean_seconds
+
+    @property
     def pace_seconds(self) -> float:
         """What the next iterations will take: of the recent N half may be from before the job became slower."""
-        recent, half = self.level.recent_seconds, self._n // 2
-        known = recent if recent == recent else self.mean_seconds
+        half = self._n // 2
         if len(self._sums) <= half:
-            return known
-        return max(known, (self._sums[-1] - self._sums[-1 - half]) / half)
+            return self.recent_seconds
+        return max(self.recent_seconds, (self._sums[-1] - self._sums[-1 - half]) / half)
 
     def _recent(self) -> float:
         return (self._sums[-1] - self._sums[0]) / self._n
