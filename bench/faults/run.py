@@ -124,7 +124,8 @@ def result_of(case: Case, host: str, firing: list[Alert], seconds: float, outsid
 
 def _words(alert: Alert) -> str:
     said = alert.annotations
-    return f"rank {alert.labels.get('rank', '-')}: {said.get('cause')} ({said.get('function')}, {said.get('impact')})"
+    where = ", ".join(filter(None, (said.get("function"), said.get("impact"))))
+    return f"rank {alert.labels.get('rank', '-')}: {said.get('cause')} ({where})"
 
 
 def table(results: list[Result]) -> str:
