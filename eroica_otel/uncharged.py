@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from eroica_otel.model import WorkerWindow
 
@@ -23,6 +23,11 @@ def uncharged(windows: Iterable[WorkerWindow]) -> tuple[str, ...]:
             before = counts.get(category, 0)
             counts[category] = None if count is None or before is None else before + count
             seconds[category] = seconds.get(category, 0.0) + time
+    return told(counts, seconds)
+
+
+def told(counts: Mapping[str, int | None], seconds: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the sentence on these sums over workers, by category; () without any."""
     if not seconds:
         return ()
     longest = sorted(seconds, key=lambda category: (-seconds[category], category))[:_NAMED]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eroica_otel.localize.columns import Bools
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import measure
+from eroica_otel.localize.seconds import totals
 from eroica_otel.model import Victims
 
 
@@ -47,11 +48,10 @@ def blame(scene: Scene, workers: Sequence[int], excess: float, culprits: Collect
 
 def _gap(scene: Scene, workers: Sequence[int], culprits: Collection[int]) -> tuple[float, float]:
     """Gap of the culprit that waits least for its own role's sake, and the noise of the waiting (NaN unknown)."""
-    roles = {scene.roles[worker] for worker in workers}
-    healthy = [at for at, role in enumerate(scene.roles) if role in roles and at not in culprits]
+    healthy = scene.of_roles(workers) & ~scene.mask(culprits)
     peers = median(scene.waiting[healthy])
     if (
-        not healthy
+        not healthy.any()
         or peers + float(scene.waiting[list(workers)].max()) < scene.policy.gap_least_ratio * scene.iteration
     ):
         return math.nan, math.nan
@@ -63,16 +63,14 @@ def victims_of(scene: Scene, workers: Sequence[int], gap: float, culprits: Colle
     if not gap > 0:
         return None
     bound = float(scene.waiting[list(workers)].min()) + scene.policy.victim_ratio * gap
-    waiting = [int(at) for at in np.flatnonzero(scene.waiting > bound) if at not in culprits]
-    if not waiting:
+    waiting = (scene.waiting > bound) & ~scene.mask(culprits)
+    if not waiting.any():
         return None
-    ranks = scene.columns.ranks
-    return Victims(
-        tuple(ranks[at] for at in waiting), waits_in(scene, waiting), tuple(sorted(ranks[at] for at in workers))
-    )
+    named = scene.columns.named
+    return Victims(named(waiting), waits_in(scene, waiting), tuple(sorted(named(workers))))
 
 
-def waits_in(scene: Scene, workers: Sequence[int]) -> str:
+def waits_in(scene: Scene, workers: Bools) -> str:
     """Return the name of the communication function in which these workers spend most time, else of the wait frame,
     "" without.
     """
@@ -80,6 +78,6 @@ def waits_in(scene: Scene, workers: Sequence[int]) -> str:
     for key, functions in scene.columns.groups.items():
         first = scene.columns.functions[functions[0]]
         if key[0] == "function" and (first.kind == "communication" or first.family == "wait"):
-            seconds = float(np.median(measure(scene.columns, key).total[list(workers)]))
+            seconds = float(np.median(totals(scene.columns, key)[workers]))
             found.append((first.kind == "communication" and seconds > 0, seconds, first.name))
     return max(found, default=(False, 0.0, ""))[2]

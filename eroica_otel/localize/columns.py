@@ -1,52 +1,41 @@
-"""WorkerWindows -> columns: takes what workers reported, gives arrays over workers and patterns, and notes on what is
-left out.
+"""Table -> columns: takes rows of a table, gives arrays over workers and patterns, and notes on what is left out.
 
-Nothing is judged here. Hostile input (duplicates, NaN, empty windows) ends here.
+Nothing is judged here. Hostile input (NaN, shares that are none) ends here.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eroica_otel.model import KINDS, Pattern, WorkerWindow
+from eroica_otel.model import KINDS
+from eroica_otel.table import Bools as Bools
+from eroica_otel.table import Calls, Codes, Table, Workers
+from eroica_otel.table import Doubles as Doubles
+from eroica_otel.table import Floats as Floats
+from eroica_otel.table import Function as Function
+from eroica_otel.table import Ints as Ints
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+_Value = TypeVar("_Value", bound=np.generic)
 
 _SLACK = 1.001
 """Shares may pass 1 by rounding."""
+_AT_ONCE = 1 << 21
+"""Patterns that are summed at once: what they take beside the columns is some ten times 16 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """What all workers call by one function_id."""
-
-    id: str
-    name: str
-    kind: str
-    family: str
-    stack: tuple[str, ...]
-
-    @property
-    def own(self) -> bool:
-        """Whether its time is the worker's own work; the rest is how a victim looks, so it is never an excess."""
-        waits = {"communication": True, "python": self.family == "wait", "host": self.family == "sync"}
-        return not waits.get(self.kind, False)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Workers [W] sorted by rank and their patterns [N] sorted by function.
+    """Workers [W] sorted by rank and their patterns [N] sorted by function, then worker.
 
     Attributes:
-        windows: The judged windows.
+        workers: What each worker reported.
         iteration: Seconds per iteration, shape [W].
         delay: Share of the window spent waiting for a core (run delay or throttle, the larger), NaN unknown, [W].
         silence: Longest time in which no stack could be read, seconds per iteration, NaN unknown, [W].
@@ -54,15 +43,18 @@ class Columns:
         cpu: CPU seconds of the training thread per iteration, NaN unknown, [W].
         functions: Distinct functions [F].
         starts: Patterns of function f are starts[f]:starts[f + 1], [F + 1].
+        everywhere: Whether each worker has exactly one pattern of the function, [F].
+        largest: Largest share that each function has on any worker, [F].
         worker: Index of the worker, [N].
         beta, mu, sigma: The pattern, mu and sigma NaN where missing, [N].
         noise: Seconds per iteration, NaN unknown, [N].
-        cpu_use: Use of the CPU, NaN where the resource was another, [N].
+        of_cpu: Whether mu is the use of the CPU, [N].
+        calls: Process groups of collectives.
         cut: Seconds per iteration of each kind that no pattern shows, 0 unless all workers report the sum of the kind.
         groups: Function indices by the keys of seconds.Key; ("kind", kind) holds own work only, communication apart.
     """
 
-    windows: tuple[WorkerWindow, ...]
+    workers: Workers
     iteration: Floats
     delay: Floats
     silence: Floats
@@ -70,77 +62,86 @@ class Columns:
     cpu: Floats
     functions: tuple[Function, ...]
     starts: Ints
-    worker: Ints
+    everywhere: Bools
+    largest: Floats
+    worker: Codes
     beta: Floats
     mu: Floats
     sigma: Floats
     noise: Floats
-    cpu_use: Floats
+    of_cpu: Bools
+    calls: Calls
     cut: Mapping[str, Floats]
     groups: Mapping[tuple[str, ...], tuple[int, ...]]
 
     @property
-    def ranks(self) -> tuple[int, ...]:
-        """Rank of each worker."""
-        return tuple(window.identity.rank for window in self.windows)
+    def ranks(self) -> Ints:
+        """Rank of each worker, [W]."""
+        return self.workers.rank
+
+    def named(self, workers: Sequence[int] | Ints | Bools) -> tuple[int, ...]:
+        """Return the ranks of these workers, or of those that a mask marks."""
+        return tuple(self.ranks[workers if isinstance(workers, np.ndarray) else list(workers)].tolist())
 
     @property
     def iteration_seconds(self) -> float:
         """Median length of an iteration, NaN without workers."""
         return float(np.median(self.iteration)) if self.iteration.size else math.nan
 
-    def largest_beta(self) -> Floats:
-        """Return the largest share that each function has on any worker, [F]."""
-        return np.maximum.reduceat(self.beta, self.starts[:-1]) if self.functions else np.zeros(0, np.float32)
+    def batches(self, functions: Sequence[int]) -> Iterator[Batch]:
+        """Yield all patterns of these functions, in that order, in parts that fit into memory several times."""
+        part: list[int] = []
+        sizes = np.diff(self.starts)
+        total = 0
+        for function in functions:
+            if part and total + sizes[function] > _AT_ONCE:
+                yield self._batch(part)
+                part, total = [], 0
+            part.append(function)
+            total += int(sizes[function])
+        if part:
+            yield self._batch(part)
 
-    def entries(self, functions: Sequence[int]) -> Ints:
-        """Return the indices of all patterns of these functions."""
-        if not functions:
-            return np.zeros(0, np.int64)
-        return np.concatenate([np.arange(self.starts[f], self.starts[f + 1]) for f in functions])
+    def _batch(self, functions: Sequence[int]) -> Batch:
+        if len(functions) == 1:
+            entries = slice(int(self.starts[functions[0]]), int(self.starts[functions[0] + 1]))
+            return Batch(entries, self.worker[entries], len(self.workers), bool(self.everywhere[functions[0]]))
+        parts = [np.arange(self.starts[f], self.starts[f + 1]) for f in functions]
+        at = np.concatenate(parts)
+        return Batch(at, self.worker[at], len(self.workers), False)
 
+    def have(self, functions: Sequence[int]) -> Bools:
+        """Return who has a pattern of one of these functions, [W]."""
+        result = np.zeros(len(self.workers), bool)
+        for batch in self.batches(functions):
+            result[slice(None) if batch.plain else batch.worker] = True
+        return result
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Windows that can be compared (iterations > 0), all that are sound, one per rank whatever their length, and what
-    is to be said about the others.
-    """
-
-    judged: tuple[WorkerWindow, ...]
-    sound: tuple[WorkerWindow, ...]
-    single: tuple[WorkerWindow, ...]
-    seen: frozenset[int]
-    notes: tuple[str, ...]
-
-
-def select(windows: Sequence[WorkerWindow]) -> Selection:
-    """Return the windows of one window id that can be judged; duplicates of a rank are named and left out."""
-    notes: list[str] = []
-    ids = Counter(window.window_id for window in windows)
-    newest = max(ids, key=lambda window_id: (ids[window_id], window_id), default=0)
-    current = [window for window in windows if window.window_id == newest]
-    if len(current) < len(windows):
-        notes.append(f"{len(windows) - len(current)} reports belong to another window than {newest} and are not judged")
-    counts = Counter(window.identity.rank for window in current)
-    twice = sorted(rank for rank, count in counts.items() if count > 1)
-    if twice:
-        notes.append(f"{ranks_text(twice)} reported more than once under one identity and is not judged")
-    single = sorted((w for w in current if counts[w.identity.rank] == 1), key=lambda w: w.identity.rank)
-    sound = tuple(w for w in single if math.isfinite(w.seconds) and w.seconds > 0)
-    judged = tuple(w for w in sound if w.iterations > 0)
-    usable = {w.identity.rank for w in sound}
-    broken = [w.identity.rank for w in single if w.identity.rank not in usable]
-    if broken:
-        notes.append(f"{ranks_text(broken)} reported no usable length of the window and is not judged")
-    still = [w.identity.rank for w in sound if w.iterations <= 0]
-    if still and judged:
-        notes.append(
-            f"{ranks_text(still)} finished no iteration in the window, so times per iteration cannot be compared"
-        )
-    return Selection(judged, sound, tuple(single), frozenset(counts), tuple(notes))
+    def shares(self, functions: Sequence[int]) -> Doubles:
+        """Return the sum of the shares of these functions, [W]."""
+        result = np.zeros(len(self.workers))
+        for batch in self.batches(functions):
+            result += batch.sum(self.beta[batch.entries])
+        return result
 
 
-def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Patterns of some functions: their indices, their workers, and whether they are one of each worker in order."""
+
+    entries: slice | Ints
+    worker: Codes
+    size: int
+    plain: bool
+
+    def sum(self, values: NDArray[np.floating]) -> Doubles:
+        """Return the sums of ``values`` by worker, [W]."""
+        if self.plain:
+            return values.astype(np.float64)
+        return np.bincount(self.worker, values, minlength=self.size).astype(np.float64, copy=False)
+
+
+def ranks_text(ranks: Ints | Sequence[int], most: int = 8) -> str:
     """Return "rank 2", "ranks 0, 1, 3", or their number where a list would not be read."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
@@ -149,91 +150,187 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
     return f"{len(ranks)} ranks ({', '.join(str(rank) for rank in ranks[:3])}, ...)"
 
 
-def columns_of(windows: Sequence[WorkerWindow]) -> tuple[Columns, tuple[str, ...]]:
-    """Return the columns of judged windows (sorted by rank, iterations > 0) and notes on patterns that were
-    unusable.
+class _Patterns(NamedTuple):
+    """All patterns, [N] each."""
+
+    function: Codes
+    worker: Codes
+    beta: Floats
+    mu: Floats
+    sigma: Floats
+    noise: Floats
+    of_cpu: Bools
+
+    def at(self, which: Ints | Bools) -> _Patterns:
+        return _Patterns(
+            self.function[which], self.worker[which], self.beta[which], self.mu[which], self.sigma[which],
+            self.noise[which], self.of_cpu[which],
+        )  # fmt: skip
+
+
+def columns_of(table: Table, rows: Ints) -> tuple[Columns, tuple[str, ...]]:
+    """Return the columns of these rows (sorted by rank, iterations > 0) and notes on patterns that were unusable."""
+    position = np.full(len(table.workers), -1, np.int32)
+    position[rows] = np.arange(rows.size)
+    of_cpu = np.array([function.resource == "cpu" for function in table.functions], bool)
+    patterns = _Patterns(
+        table.function,
+        table.worker if _counts_up(position) else _looked_up(position, table.worker),
+        table.beta, table.mu, table.sigma, table.noise, _looked_up(of_cpu, table.function),
+    )  # fmt: skip
+    usable, here = _usable(table), patterns.worker >= 0
+    broken = int((here & ~usable).sum())
+    notes = (f"{broken} patterns hold no usable share or kind and are not judged",) if broken else ()
+    usable &= here
+    if not usable.all():
+        patterns = patterns.at(usable)
+    functions, numbers = _merged(table.functions, patterns.function)
+    if not _counts_up(numbers):
+        patterns = patterns._replace(function=_looked_up(numbers, patterns.function))
+    order = _order(patterns.function, patterns.worker)
+    if order is not None:
+        patterns = patterns.at(order)
+    return _assemble(table.workers.at(rows), functions, patterns, _calls(table.calls, position, numbers)), notes
+
+
+def _counts_up(values: Codes) -> bool:
+    return np.array_equal(values, np.arange(values.size))
+
+
+def _usable(table: Table) -> Bools:
+    known = np.array([function.kind in KINDS for function in table.functions], bool)
+    with np.errstate(invalid="ignore"):
+        usable = (table.beta >= 0) & (table.beta <= _SLACK)  # NaN is neither
+    if not known.all():
+        usable &= known[table.function]
+    return np.asarray(usable, bool)
+
+
+def _merged(told: tuple[Function, ...], which: Codes) -> tuple[tuple[Function, ...], Codes]:
+    """Return the functions that patterns are of, one for each id, and the number of each in their order of first
+    appearance; -1: no pattern. Of several that share an id the first one with a stack speaks for all.
     """
     index: dict[str, int] = {}
     functions: list[Function] = []
-    rows: list[tuple[int, int, float, float, float, float, float]] = []
-    broken = 0
-    for worker, window in enumerate(windows):
-        for pattern in window.patterns:
-            if not _usable(pattern):
-                broken += 1
-                continue
-            at = index.setdefault(pattern.function_id, len(functions))
-            if at == len(functions):
-                functions.append(_function(pattern))
-            elif pattern.stack and not functions[at].stack:
-                functions[at] = _function(pattern)
-            rows.append((at, worker, *_numbers(pattern)))
-    notes = (f"{broken} patterns hold no usable share or kind and are not judged",) if broken else ()
-    return _assemble(tuple(windows), tuple(functions), rows), notes
+    numbers = np.full(len(told), -1, np.int32)
+    for variant in _appearing(which, len(told)):
+        function = told[variant]
+        at = index.setdefault(function.id, len(functions))
+        if at == len(functions):
+            functions.append(function)
+        elif function.stack and not functions[at].stack:
+            functions[at] = function
+        numbers[variant] = at
+    return tuple(functions), numbers
 
 
-def _usable(pattern: Pattern) -> bool:
-    return pattern.kind in KINDS and math.isfinite(pattern.beta) and 0 <= pattern.beta <= _SLACK
+def _appearing(which: Codes, count: int) -> list[int]:
+    """Return the functions in the order in which they first appear."""
+    found: dict[int, None] = {}
+    for begin in range(0, which.size, _AT_ONCE):
+        part = which[begin : begin + _AT_ONCE]
+        heads = part[np.flatnonzero(np.diff(part, prepend=-1))]
+        values, first = np.unique(heads, return_index=True)
+        found |= dict.fromkeys(values[np.argsort(first)].tolist())
+        if len(found) == count:
+            break
+    return list(found)
 
 
-def _function(pattern: Pattern) -> Function:
-    return Function(pattern.function_id, pattern.function, pattern.kind, pattern.family, pattern.stack)
+def _order(function: Codes, worker: Codes) -> Ints | None:
+    """Return the order by function, then worker, stable; None where they are in it."""
+    if _in_order(function, worker):
+        return None
+    if (worker[1:] < worker[:-1]).any():
+        return np.lexsort((worker, function))
+    # Numbers of 16 bits are sorted by radix, several times faster.
+    small = function.astype(np.uint16) if function.max() < 1 << 16 else function
+    return np.argsort(small, kind="stable")
 
 
-def _share(value: float | None) -> float:
-    return min(max(value, 0.0), 1.0) if value is not None and math.isfinite(value) else math.nan
+def _in_order(function: Codes, worker: Codes) -> bool:
+    for begin in range(0, function.size, _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE + 1)
+        along = np.diff(function[part])
+        if (along < 0).any() or ((along == 0) & (np.diff(worker[part]) < 0)).any():
+            return False
+    return True
 
 
-def _positive(value: float | None) -> float:
-    return value if value is not None and math.isfinite(value) and value >= 0 else math.nan
+def _looked_up(values: NDArray[_Value], codes: Codes) -> NDArray[_Value]:
+    """Return values[codes]; at once numpy would make indices of 64 bits of all of them."""
+    result = np.empty(codes.size, values.dtype)
+    for begin in range(0, codes.size, _AT_ONCE):
+        result[begin : begin + _AT_ONCE] = values[codes[begin : begin + _AT_ONCE]]
+    return result
 
 
-def _numbers(pattern: Pattern) -> tuple[float, float, float, float, float]:
-    mu = _share(pattern.mu)
-    use = mu if pattern.resource == "cpu" else math.nan
-    return pattern.beta, mu, _share(pattern.sigma), _positive(pattern.noise_seconds), use
+def _calls(calls: Calls, position: Codes, numbers: Codes) -> Calls:
+    worker, function = position[calls.worker], numbers[calls.function]
+    kept = np.flatnonzero((worker >= 0) & (function >= 0))
+    return Calls(worker[kept], function[kept], calls.group.at(kept))
 
 
-def _assemble(
-    windows: tuple[WorkerWindow, ...],
-    functions: tuple[Function, ...],
-    rows: list[tuple[int, int, float, float, float, float, float]],
-) -> Columns:
-    table = np.array(rows, np.float64).reshape(-1, 7)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    which = table[:, 0].astype(np.int64)
-    beta, mu, sigma, noise, use = (table[:, i].astype(np.float32) for i in range(2, 7))
-    worker = table[:, 1].astype(np.int64)
-    kind = np.array([KINDS.index(function.kind) for function in functions], np.int64)[which]
-    iteration = _column(w.seconds / w.iterations for w in windows)
-    throttle = _column(_share(w.throttled_ratio) for w in windows)
-    run_delay = _column(_share(w.run_delay_ratio) for w in windows)
-    return Columns(
-        windows=windows,
-        iteration=iteration,
-        delay=np.fmax(throttle, run_delay),
-        silence=_column(_positive(w.sampler_gap_seconds) / w.iterations for w in windows),
+def _share(values: Doubles) -> Floats:
+    return np.where(np.isfinite(values), np.clip(values, 0, 1), np.nan).astype(np.float32)
+
+
+def _per_iteration(values: Doubles, workers: Workers) -> Floats:
+    """What is negative or infinite is unknown."""
+    with np.errstate(invalid="ignore"):
+        return (np.where(np.isfinite(values) & (values >= 0), values, np.nan) / workers.iterations).astype(np.float32)
+
+
+def _within(values: Floats) -> Floats:
+    """Return shares cut to [0, 1], the infinite ones as NaN; no copy is made where all are so."""
+    with np.errstate(invalid="ignore"):
+        if not ((values < 0) | (values > 1) | np.isinf(values)).any():
+            return values
+    return np.where(np.isfinite(values), np.clip(values, 0, 1), np.nan).astype(np.float32)
+
+
+def _assemble(workers: Workers, functions: tuple[Function, ...], patterns: _Patterns, calls: Calls) -> Columns:
+    starts = np.searchsorted(patterns.function, np.arange(len(functions) + 1, dtype=np.int32)).astype(np.int64)
+    throttle = _share(workers.throttled_ratio)
+    noise = patterns.noise
+    with np.errstate(invalid="ignore"):
+        strange = (noise < 0) | np.isinf(noise)
+    bare = Columns(
+        workers=workers,
+        iteration=(workers.seconds / workers.iterations).astype(np.float32),
+        delay=np.fmax(throttle, _share(workers.run_delay_ratio)),
+        silence=_per_iteration(workers.sampler_gap_seconds, workers),
         throttle=throttle,
-        cpu=_column(_positive(w.cpu_seconds) / w.iterations for w in windows),
+        cpu=_per_iteration(workers.cpu_seconds, workers),
         functions=functions,
-        starts=np.searchsorted(which, np.arange(len(functions) + 1)).astype(np.int64),
-        worker=worker,
-        beta=beta, mu=mu, sigma=sigma, noise=noise, cpu_use=use,
-        cut={
-            name: _cut(windows, name, worker[kind == at], beta[kind == at]) * iteration for at, name in enumerate(KINDS)
-        },
+        starts=starts,
+        everywhere=_everywhere(starts, patterns.worker, len(workers)),
+        largest=np.maximum.reduceat(patterns.beta, starts[:-1]) if functions else np.zeros(0, np.float32),
+        worker=patterns.worker,
+        beta=patterns.beta,
+        mu=_within(patterns.mu),
+        sigma=_within(patterns.sigma),
+        noise=np.where(strange, np.float32(np.nan), noise) if strange.any() else noise,
+        of_cpu=patterns.of_cpu,
+        calls=calls,
+        cut={},
         groups=_groups(functions),
-    )  # fmt: skip
+    )
+    return replace(bare, cut={kind: _cut(bare, kind) for kind in KINDS})
 
 
-def _cut(windows: tuple[WorkerWindow, ...], kind: str, worker: Ints, beta: Floats) -> Floats:
-    sums = _column(w.kinds.get(kind, math.nan) for w in windows)
-    shown = np.bincount(worker, beta, minlength=len(windows))
-    return np.asarray(np.fmax(sums - shown, 0) if np.isfinite(sums).all() else 0 * shown, np.float32)
+def _everywhere(starts: Ints, worker: Codes, workers: int) -> Bools:
+    everyone = np.arange(workers)
+    found = [np.array_equal(worker[begin:end], everyone) for begin, end in pairwise(starts.tolist())]
+    return np.array(found, bool)
 
 
-def _column(values: Iterator[float]) -> Floats:
-    return np.fromiter(values, np.float32)
+def _cut(columns: Columns, kind: str) -> Floats:
+    told = columns.workers.kinds.get(kind)
+    if told is None or not np.isfinite(told).all():
+        return np.zeros(len(columns.workers), np.float32)
+    shown = columns.shares([at for at, function in enumerate(columns.functions) if function.kind == kind])
+    return np.fmax(told.astype(np.float32) - shown, 0).astype(np.float32) * columns.iteration
 
 
 def _groups(functions: tuple[Function, ...]) -> dict[tuple[str, ...], tuple[int, ...]]:

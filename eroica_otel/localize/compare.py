@@ -25,16 +25,15 @@ def peers_median(values: Floats) -> Floats:
     count = known.size
     if count < 2:
         return result
-    order = known[np.argsort(values[known], kind="stable")]
-    ordered = values[order].astype(np.float64)
-    place = np.arange(count)
+    values = values[known].astype(np.float64)
     middle = count // 2
+    places = [middle - 1, middle, min(middle + 1, count - 1)]
+    low, mid, high = np.partition(values, places)[places]
     if count % 2 == 0:
-        others = np.where(place < middle, ordered[middle], ordered[middle - 1])
+        others = np.where(values < mid, mid, low)
     else:
-        low, mid, high = ordered[middle - 1], ordered[middle], ordered[middle + 1]
-        others = np.select([place < middle, place == middle], [(mid + high) / 2, (low + high) / 2], (low + mid) / 2)
-    result[order] = others
+        others = np.select([values < mid, values == mid], [(mid + high) / 2, (low + high) / 2], (low + mid) / 2)
+    result[known] = others
     return result
 
 
@@ -65,37 +64,42 @@ def tolerance(pattern: Floats, floors: Sequence[float], levels: float) -> Floats
     return np.fmax(np.array(floors, np.float32), np.array([levels * value for value in spreads], np.float32))
 
 
-def differing_share(pattern: Floats, tolerances: Floats, exact: int, sample: int, seed: int) -> Floats:
-    """Return Delta: the share of peers whose pattern differs in any component by more than its tolerance, [n, c] ->
-    [n].
-
-    All peers up to ``exact`` workers, else one seeded sample of ``sample`` that all workers share. NaN in a component
-    takes no part. Fewer than two workers give NaN.
+def shared_peers(count: int, exact: int, sample: int, seed: int) -> Ints:
+    """Return with whom all of ``count`` workers are compared: everybody up to ``exact`` of them, else one seeded sample
+    of ``sample`` that all share.
     """
-    count = pattern.shape[0]
-    if count < 2:
-        return np.full(count, np.nan, np.float32)
-    peers = np.arange(count)
-    if count > exact:
-        peers = np.sort(np.random.default_rng(seed).choice(count, min(sample, count), replace=False))
-    sampled = np.isin(np.arange(count), peers)
+    if count <= exact:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, min(sample, count), replace=False))
+
+
+def differing_share(pattern: Floats, tolerances: Floats, peers: Ints, asked: Ints) -> Floats:
+    """Return Delta of the workers that are asked for: the share of peers whose pattern differs in any component by more
+    than its tolerance, [n, c] -> [asked].
+
+    NaN in a component takes no part. Without any other worker among the peers it is NaN.
+    """
+    count = asked.size
     differing = np.zeros(count, np.int64)
-    block = max(1, 4_000_000 // (peers.size * pattern.shape[1]))
-    chosen = pattern[peers]
+    block = max(1, 4_000_000 // max(peers.size * pattern.shape[1], 1))
+    chosen, mine = pattern[peers], pattern[asked]
     for begin in range(0, count, block):
-        part = pattern[begin : begin + block]
+        part = mine[begin : begin + block]
         differs = np.zeros((part.shape[0], peers.size), bool)
         for component in range(pattern.shape[1]):
             with np.errstate(invalid="ignore"):
                 differs |= np.abs(part[:, None, component] - chosen[None, :, component]) > tolerances[component]
         differing[begin : begin + block] = differs.sum(axis=1)
-    return np.asarray(differing / (peers.size - sampled), np.float32)
+    others = peers.size - np.isin(asked, peers)
+    return np.where(others > 0, differing / np.fmax(others, 1), np.nan).astype(np.float32)
 
 
-def outliers(delta: Floats, mads: float, least: float, share: float) -> Bools:
-    """Return who is unlike the peers: Delta > median + max(mads x MAD, least) and Delta > share, [n] -> [n]."""
-    middle = median(delta)
-    bound = middle + max(mads * median(np.abs(delta - np.float32(middle))), least)
+def outliers(delta: Floats, usual: Floats, mads: float, least: float, share: float) -> Bools:
+    """Return who is unlike the peers: Delta > median + max(mads x MAD, least) and Delta > share, [n] -> [n]; median and
+    MAD are those of ``usual``, the Delta of the peers.
+    """
+    middle = median(usual)
+    bound = middle + max(mads * median(np.abs(usual - np.float32(middle))), least)
     return np.asarray((delta > bound) & (delta > share), bool)
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from eroica_otel.localize.columns import Floats, Function
+from eroica_otel.localize.columns import Floats, Function, Ints
 from eroica_otel.localize.compare import by_group, median, peers_median
 from eroica_otel.localize.distances import pattern_of, tolerances
 from eroica_otel.localize.network import Network
 from eroica_otel.localize.scene import Scene, to_workers
-from eroica_otel.localize.seconds import Key, measure
+from eroica_otel.localize.seconds import Key, measure, totals
 from eroica_otel.localize.wording import duration, percent
-from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail, WorkerWindow
+from eroica_otel.model import KINDS, Detail, Finding, FunctionDetail
+from eroica_otel.table import Workers
 
 _COMPONENTS = ("beta", "mu", "sigma")
 PICTURES = 12
+WORKERS = 4096
+"""Workers of which pictures are drawn; all count in what is beside them."""
 """Functions shown over all ranks."""
 _COMPARED = 200
 """Functions among which the largest difference is looked for: what is below them is no share of an iteration."""
@@ -26,24 +29,34 @@ _COMPARED = 200
 def detail_of(scene: Scene, findings: Sequence[Finding], network: Network) -> Detail:
     """Return the facts of one window with at least one worker."""
     columns = scene.columns
+    workers = columns.workers
     largest, difference = _by_size(scene)
     named = [at for f in findings for at, function in enumerate(columns.functions) if function.id == f.function_id]
     shown = list(dict.fromkeys([*named, *largest]))[:PICTURES]
-    windows = columns.windows
+    pictured = _pictured(scene, findings)
     return Detail(
         iteration_seconds=scene.iteration,
         reference_iteration_seconds=scene.reference_iteration,
-        window_seconds=float(np.median([window.seconds for window in windows])),
-        iterations=int(np.median([window.iterations for window in windows])),
+        window_seconds=float(np.median(workers.seconds)),
+        iterations=int(np.median(workers.iterations)),
         verdict_seconds=math.nan,
-        ranks=columns.ranks,
-        hosts=tuple(window.identity.host for window in windows),
-        kinds=_kinds(scene),
-        functions=tuple(_function(scene, at) for at in shown),
+        ranks=columns.named(pictured),
+        hosts=tuple(workers.host.at(pictured)),
+        kinds=_kinds(scene, pictured),
+        functions=tuple(_function(scene, at, pictured) for at in shown),
         functions_seen=len(columns.functions),
         largest_difference=difference,
         ruled_out=_ruled_out(scene, findings, network),
     )
+
+
+def _pictured(scene: Scene, findings: Sequence[Finding]) -> Ints:
+    """Return who is drawn: everybody, or of many workers those that are named and others at equal distances."""
+    if scene.size <= WORKERS:
+        return np.arange(scene.size)
+    named = np.isin(scene.columns.ranks, [rank for finding in findings for rank in finding.ranks])
+    spread = np.linspace(0, scene.size - 1, WORKERS // 2).astype(np.int64)
+    return np.union1d(spread, np.flatnonzero(named)[: WORKERS // 2])
 
 
 def _key(function: Function) -> Key:
@@ -54,33 +67,33 @@ def _by_size(scene: Scene) -> tuple[list[int], tuple[str, int, float]]:
     """Functions by median time, largest first, and what is furthest above its peers."""
     sizes: list[tuple[float, int]] = []
     furthest = ("", -1, 0.0)
-    for at in np.argsort(-scene.columns.largest_beta(), kind="stable")[:_COMPARED].tolist():
+    for at in np.argsort(-scene.columns.largest, kind="stable")[:_COMPARED].tolist():
         function = scene.columns.functions[at]
-        total = measure(scene.columns, _key(function)).total
+        total = totals(scene.columns, _key(function))
         sizes.append((-median(total), at))
         above = np.nan_to_num(total - by_group(total, scene.groups, peers_median), nan=0.0)
         worker = int(np.argmax(above))
         share = float(above[worker]) / scene.iteration
         if share > furthest[2]:
-            furthest = (function.name, scene.columns.ranks[worker], share)
+            furthest = (function.name, int(scene.columns.ranks[worker]), share)
     return [at for _, at in sorted(sizes)], furthest
 
 
-def _kinds(scene: Scene) -> dict[str, tuple[float, ...]]:
+def _kinds(scene: Scene, pictured: Ints) -> dict[str, tuple[float, ...]]:
     """Seconds per iteration by kind and idle, NaN where a worker did not report one."""
     result = {}
     for kind in (*KINDS, "idle"):
-        shares = np.array([window.kinds.get(kind, math.nan) for window in scene.columns.windows])
-        if np.isfinite(shares).any():
-            result[kind] = _floats(np.asarray(shares * scene.columns.iteration, np.float32))
+        shares = scene.columns.workers.kinds.get(kind)
+        if shares is not None and np.isfinite(shares).any():
+            result[kind] = _floats((shares * scene.columns.iteration).astype(np.float32)[pictured])
     return result
 
 
 def _floats(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
+    return tuple(values.tolist())
 
 
-def _function(scene: Scene, at: int) -> FunctionDetail:
+def _function(scene: Scene, at: int, pictured: Ints) -> FunctionDetail:
     function = scene.columns.functions[at]
     seconds = measure(scene.columns, _key(function))
     reference = math.nan
@@ -91,11 +104,11 @@ def _function(scene: Scene, at: int) -> FunctionDetail:
     beta = tolerances(pattern, scene.policy)[0]
     return FunctionDetail(
         function_id=function.id, function=function.name, kind=function.kind,
-        seconds=_floats(np.where(seconds.present, seconds.total, np.nan).astype(np.float32)),
-        cpu_seconds=_floats(np.where(seconds.present, seconds.on, np.nan).astype(np.float32)),
+        seconds=_floats(np.where(seconds.present, seconds.total, np.nan).astype(np.float32)[pictured]),
+        cpu_seconds=_floats(np.where(seconds.present, seconds.on, np.nan).astype(np.float32)[pictured]),
         median=median(seconds.total), tolerance=float(beta) * scene.iteration, reference=reference,
         peers=_levels(scene, pattern, _before(scene, function)),
-        mu=_floats(pattern[:, 1]), sigma=_floats(pattern[:, 2]),
+        mu=_floats(pattern[pictured, 1]), sigma=_floats(pattern[pictured, 2]),
     )  # fmt: skip
 
 
@@ -135,10 +148,10 @@ def _ruled_out(scene: Scene, findings: Sequence[Finding], network: Network) -> t
         texts += _cores(scene)
     if "slow_input" not in causes:
         texts += _most(scene, ("input", "loader"), "input")
-    if "gc_pause" not in causes and _sampled(scene.columns.windows):
+    if "gc_pause" not in causes and _sampled(scene.columns.workers):
         texts += _most(scene, ("gc",), "garbage collection")
     if "process_stopped" not in causes:
-        texts += _gaps(scene.columns.windows)
+        texts += _gaps(scene.columns.workers)
     return tuple(texts)
 
 
@@ -154,19 +167,15 @@ def _cores(scene: Scene) -> list[str]:
 def _most(scene: Scene, families: Sequence[str], what: str) -> list[str]:
     if not any(function.kind == "python" for function in scene.columns.functions):
         return []
-    total = np.sum([measure(scene.columns, ("family", "python", family)).total for family in families], axis=0)
+    total = np.sum([totals(scene.columns, ("family", "python", family)) for family in families], axis=0)
     return [f"{what} (at most {duration(float(total.max()))} an iteration)"]
 
 
-def _sampled(windows: Iterable[WorkerWindow]) -> bool:
+def _sampled(workers: Workers) -> bool:
     """Whether a sampler of ours ran: it sees collections, which a trace from elsewhere does not tell of."""
-    return any(window.sampler_gap_seconds is not None for window in windows)
+    return not np.isnan(workers.sampler_gap_seconds).all()
 
 
-def _gaps(windows: Iterable[WorkerWindow]) -> list[str]:
-    gaps = [
-        w.sampler_gap_seconds
-        for w in windows
-        if w.sampler_gap_seconds is not None and math.isfinite(w.sampler_gap_seconds)
-    ]
-    return [f"stopped processes (longest silence {duration(max(gaps))})"] if gaps else []
+def _gaps(workers: Workers) -> list[str]:
+    gaps = workers.sampler_gap_seconds[np.isfinite(workers.sampler_gap_seconds)]
+    return [f"stopped processes (longest silence {duration(float(gaps.max()))})"] if gaps.size else []

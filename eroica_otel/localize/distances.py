@@ -5,13 +5,13 @@ D.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eroica_otel.localize.columns import Bools, Columns, Floats
-from eroica_otel.localize.compare import differing_share, outliers, outside, tolerance
+from eroica_otel.localize.columns import Bools, Columns, Floats, Ints
+from eroica_otel.localize.compare import differing_share, outliers, outside, shared_peers, tolerance
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
@@ -42,37 +42,50 @@ def distances(scene: Scene, function: int, judgement: Judgement | None, workers:
     drift = np.full(1, np.nan) if judgement is None else judgement.drift / scene.iteration
     if not workers:
         return Distances(_known(float(np.median(apart))), None, _known(float(np.median(drift))))
-    at = list(workers)
-    delta = differential(scene, function)
+    at = np.array(workers, np.int64)
+    delta = differential(scene, function, scene.mask(workers))
     return Distances(_known(float(apart[at].max())), _known(_largest(delta[at])), _known(_largest(drift[at])))
 
 
-def differential(scene: Scene, function: int) -> Floats:
-    """Return Delta of a function for each worker, NaN in roles of too few peers, [W]."""
+def differential(scene: Scene, function: int, asked: Bools) -> Floats:
+    """Return Delta of a function for the workers that are asked for, NaN for others and in roles of too few peers,
+    [W].
+    """
+    result = np.full(scene.size, np.nan, np.float32)
+    for group, pattern, tolerated in _compared(scene, function):
+        if group.size - 1 >= scene.policy.fewest_peers:
+            mine = np.flatnonzero(asked[group])
+            result[group[mine]] = differing_share(pattern, tolerated, _peers(group.size, scene.policy), mine)
+    return result
+
+
+def unlike(scene: Scene, function: int, asked: Bools) -> Bools:
+    """Return which of the workers that are asked for are outliers by Delta, in roles that are large enough to decide,
+    [W].
+    """
     policy = scene.policy
+    result = np.zeros(scene.size, bool)
+    for group, pattern, tolerated in _compared(scene, function):
+        mine = np.flatnonzero(asked[group])
+        if group.size >= policy.decisive_peers and mine.size:
+            peers = _peers(group.size, policy)
+            delta, usual = (differing_share(pattern, tolerated, peers, which) for which in (mine, peers))
+            found = outliers(delta, usual, policy.outlier_mads, policy.outlier_least, policy.outlier_share)
+            result[group[mine[found]]] = True
+    return result
+
+
+def _compared(scene: Scene, function: int) -> Iterator[tuple[Ints, Floats, Floats]]:
+    """Yield each role: its workers, their patterns, and how far two of them may be apart."""
     pattern = pattern_of(scene.columns, function)
     before = _before(scene, function)
-    result = np.full(len(scene.roles), np.nan, np.float32)
     for group in scene.groups:
-        if group.size - 1 < policy.fewest_peers:
-            continue
-        base = pattern[group] if before is None else before
-        result[group] = differing_share(
-            pattern[group], tolerances(base, policy),
-            int(policy.exact_peers), int(policy.sample_peers), int(policy.sample_seed),
-        )  # fmt: skip
-    return result
+        own = pattern[group]
+        yield group, own, tolerances(own if before is None else before, scene.policy)
 
 
-def unlike(scene: Scene, function: int) -> Bools:
-    """Return which workers are outliers by Delta, in roles that are large enough to decide, [W]."""
-    policy = scene.policy
-    delta = differential(scene, function)
-    result = np.zeros(delta.shape, bool)
-    for group in scene.groups:
-        if group.size >= policy.decisive_peers:
-            result[group] = outliers(delta[group], policy.outlier_mads, policy.outlier_least, policy.outlier_share)
-    return result
+def _peers(count: int, policy: Policy) -> Ints:
+    return shared_peers(count, int(policy.exact_peers), int(policy.sample_peers), int(policy.sample_seed))
 
 
 def tolerances(pattern: Floats, policy: Policy) -> Floats:
@@ -84,10 +97,11 @@ def pattern_of(columns: Columns, function: int) -> Floats:
     """Return (beta, mu, sigma) of a function on each worker, [W, 3]; absent: the floor (0 where nothing was cut),
     NaN, NaN.
     """
-    entries = columns.entries([function])
+    entries = slice(int(columns.starts[function]), int(columns.starts[function + 1]))
     worker = columns.worker[entries]
-    result = np.full((len(columns.windows), 3), np.nan, np.float32)
-    result[:, 0] = [w.floor if w.dropped > 0 and math.isfinite(w.floor) else 0.0 for w in columns.windows]
+    result = np.full((len(columns.workers), 3), np.nan, np.float32)
+    floor = columns.workers.floor
+    result[:, 0] = np.where((columns.workers.dropped > 0) & np.isfinite(floor), floor, 0.0)
     result[worker, 0] = 0
     np.add.at(result[:, 0], worker, columns.beta[entries])
     result[worker, 1] = columns.mu[entries]
@@ -96,7 +110,7 @@ def pattern_of(columns: Columns, function: int) -> Floats:
 
 
 def _before(scene: Scene, function: int) -> Floats | None:
-    if scene.reference is None:
+    if scene.reference is None or (scene.reference.ranks < 0).all():  # medians of roles show no spread
         return None
     this = scene.columns.functions[function]
     found = scene.reference.groups.get(("function", this.kind, this.family, this.id))

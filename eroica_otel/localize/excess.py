@@ -18,7 +18,7 @@ import numpy as np
 from eroica_otel.localize.columns import Bools, Floats
 from eroica_otel.localize.compare import by_group, median, peers_median, spread
 from eroica_otel.localize.scene import Scene, to_workers
-from eroica_otel.localize.seconds import OWN, Key, Seconds, measure
+from eroica_otel.localize.seconds import OWN, Key, Seconds, measure, totals
 
 _SCREEN = 0.8
 """A function whose largest share is below this part of what is material cannot be material."""
@@ -83,15 +83,16 @@ class Judgement:
 
     @property
     def interesting(self) -> bool:
-        """Whether any stage of the verdict could use it."""
-        return bool(self.material.any() or self.lacking.any() or self.split.any() or self.drifted.any())
+        """Whether any stage of the verdict could use it; who lacks work is told of where there is no reference."""
+        return bool(self.material.any() or self.split.any() or self.drifted.any())
 
 
 def judge_units(scene: Scene) -> list[Judgement]:
     """Return the judgements of all units of own work that say something, most specific first."""
     wholes: dict[Key, Whole] = {}
     judged = (judge_unit(scene, key, _wholes(scene, key, wholes)) for key in _units(scene))
-    return [judgement for judgement in judged if judgement.interesting]
+    alone = scene.reference is None
+    return [judgement for judgement in judged if judgement.interesting or (alone and judgement.lacking.any())]
 
 
 def _wholes(scene: Scene, key: Key, known: dict[Key, Whole]) -> list[Whole]:
@@ -111,8 +112,8 @@ def _wholes(scene: Scene, key: Key, known: dict[Key, Whole]) -> list[Whole]:
 
 
 def _whole(scene: Scene, key: Key) -> Whole:
-    total = measure(scene.columns, key).total
-    before = None if scene.reference is None else measure(scene.reference, key).total
+    total = totals(scene.columns, key)
+    before = None if scene.reference is None else totals(scene.reference, key)
     drift = np.full_like(total, np.nan) if before is None else total - to_workers(before, scene.position, scene.groups)
     return Whole(total - by_group(total, scene.groups, peers_median), drift)
 
@@ -126,8 +127,7 @@ def _units(scene: Scene) -> Iterator[Key]:
             own = scene.columns.functions[functions[0]].own
             if key[0] != level or not own or (level in ("name", "family") and len(functions) < 2):
                 continue
-            entries = scene.columns.entries(functions)
-            if level != "function" or scene.columns.beta[entries].max(initial=0) >= least:
+            if level != "function" or scene.columns.largest[functions[0]] >= least:
                 yield key
     yield OWN
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from eroica_otel.localize.blame import Blame, blame
+from eroica_otel.localize.columns import Ints
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
 from eroica_otel.localize.excess import Judgement
@@ -18,10 +19,11 @@ from eroica_otel.localize.hostwords import host_evidence
 from eroica_otel.localize.pipeline import CAUSE, stage_blame, stage_evidence
 from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import measure, members
+from eroica_otel.localize.seconds import members, totals
 from eroica_otel.localize.stages import Case
 from eroica_otel.localize.wording import core_evidence, everyone_evidence, waiting_evidence, work_evidence
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.model import Finding, Report
+from eroica_otel.table import Words, Workers
 
 
 def culprit_finding(
@@ -38,15 +40,14 @@ def culprit_finding(
     evidence += waiting_evidence(scene, case.workers, blamed, culprits)
     if case.changed and len(case.workers) * 2 >= len(scene.roles):
         evidence.append(f"{len(scene.roles) - len(case.workers)} ranks did not change: they are the healthy minority")
-    high = blamed.confirms and not (case.changed and not _long_enough(scene))
-    windows = [scene.columns.windows[worker] for worker in case.workers]
+    high = blamed.confirms and not (case.changed and not long_enough(scene))
     ratio = blamed.impact / scene.iteration
     finding = _finding(
         scene, case, "culprit", ratio, blamed.impact, tuple(evidence),
         severity=_severity(scene, case, blamed, ratio),
         confidence="high" if high else "low",
-        scope=scope_of(windows, scene.columns.windows, [scene.roles[worker] for worker in case.workers], scene.roles),
-        persistence=persistence(case.cause.name, tuple(w.identity.rank for w in windows), _chronic(case), history),
+        scope=scope_of(scene.columns.workers, scene.roles, np.array(case.workers)),
+        persistence=persistence(case.cause.name, scene.columns.named(case.workers), _chronic(case), history),
     )  # fmt: skip
     return finding, blamed
 
@@ -56,7 +57,7 @@ def _stage_finding(scene: Scene, case: Case, history: Sequence[Report]) -> tuple
     blamed = stage_blame(scene, case.workers, case.excess)
     ratio = blamed.impact / scene.iteration
     evidence = (*work_evidence(scene, case.judgement, case.workers), *stage_evidence(scene, case.workers))
-    ranks = tuple(scene.columns.ranks[worker] for worker in case.workers)
+    ranks = scene.columns.named(case.workers)
     finding = _finding(
         scene, case, "culprit", ratio, blamed.impact, evidence,
         severity="info" if ratio < scene.policy.impact_least_ratio else _grade(scene, ratio),
@@ -79,7 +80,7 @@ def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:
     return _finding(
         scene, case, "job", ratio, impact, everyone_evidence(scene, case.judgement),
         severity="info" if small else _grade(scene, ratio),
-        confidence="high" if _long_enough(scene) and case.cause.name != "unknown" else "low",
+        confidence="high" if long_enough(scene) and case.cause.name != "unknown" else "low",
         scope="job",
         persistence=persistence(case.cause.name, (), False, history),
     )  # fmt: skip
@@ -92,13 +93,13 @@ def _finding(
     at = function_of(scene, case.judgement, case.workers)
     function = scene.columns.functions[at]
     apart = distances(scene, at, case.judgement, case.workers)
-    windows = [scene.columns.windows[worker] for worker in case.workers]
+    workers = scene.columns.workers
     return Finding(
         verdict=verdict, cause=case.cause.name, domain=case.cause.domain, severity=severity, confidence=confidence,
         scope=scope, kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
-        ranks=tuple(w.identity.rank for w in windows),
-        hosts=tuple(dict.fromkeys(w.identity.host for w in windows)),
-        roles=tuple(dict.fromkeys(w.identity.role for w in windows)),
+        ranks=scene.columns.named(case.workers),
+        hosts=workers.host.distinct(case.workers),
+        roles=workers.role.distinct(case.workers),
         impact_ratio=ratio, impact_seconds=seconds,
         expectation_distance=apart.expectation, differential_distance=apart.differential, drift_distance=apart.drift,
         persistence=persistence, evidence=evidence,
@@ -120,13 +121,12 @@ def function_of(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> i
     functions = members(scene.columns, judgement.key)
     if len(functions) == 1:
         return functions[0]
-    at = list(workers) or list(range(len(scene.roles)))
-    others = [worker for worker in range(len(scene.roles)) if worker not in set(at)]
+    mine = scene.mask(workers) if len(workers) else np.ones(scene.size, bool)
 
     def excess(function: int) -> float:
         this = scene.columns.functions[function]
-        total = measure(scene.columns, ("function", this.kind, this.family, this.id)).total
-        return median(total[at]) - (median(total[others]) if others else 0.0)
+        total = totals(scene.columns, ("function", this.kind, this.family, this.id))
+        return median(total[mine]) - (0.0 if mine.all() else median(total[~mine]))
 
     return max(functions, key=excess)
 
@@ -151,10 +151,10 @@ def _grade(scene: Scene, ratio: float) -> str:
     return "critical" if ratio >= scene.policy.critical_ratio else "warning"
 
 
-def _long_enough(scene: Scene) -> bool:
+def long_enough(scene: Scene) -> bool:
     """Whether both windows hold enough iterations for a change to be told from noise."""
-    windows = (*scene.columns.windows, *(scene.reference.windows if scene.reference else ()))
-    return float(np.median([window.iterations for window in windows])) >= scene.policy.drift_iterations
+    every = [columns.workers.iterations for columns in (scene.columns, scene.reference) if columns is not None]
+    return float(np.median(np.concatenate(every))) >= scene.policy.drift_iterations
 
 
 def _chronic(case: Case) -> bool:
@@ -163,17 +163,15 @@ def _chronic(case: Case) -> bool:
     return bool(np.isfinite(case.judgement.drift[at]).all() and case.judgement.steady[at].all())
 
 
-def scope_of(
-    culprits: Sequence[WorkerWindow], everyone: Sequence[WorkerWindow], roles: Sequence[str], all_roles: Sequence[str]
-) -> str:
+def scope_of(workers: Workers, roles: Words, culprits: Ints) -> str:
     """Return worker, node (all workers of hosts that have several) or role (all workers of roles beside others)."""
-    count = len(culprits)
-    hosts = {window.identity.host for window in culprits}
-    on_hosts = sum(window.identity.host in hosts for window in everyone)
-    if on_hosts == count and count > len(hosts) and count < len(everyone):
+    count, everyone = culprits.size, len(workers)
+    hosts = workers.host.distinct(culprits)
+    on_hosts = int(workers.host.among(hosts).sum())
+    if on_hosts == count and count > len(hosts) and count < everyone:
         return "node"
-    in_roles = sum(role in set(roles) for role in all_roles)
-    return "role" if count > 1 and in_roles == count and count < len(everyone) else "worker"
+    in_roles = int(roles.among(roles.distinct(culprits)).sum())
+    return "role" if count > 1 and in_roles == count and count < everyone else "worker"
 
 
 def persistence(cause: str, ranks: tuple[int, ...], chronic: bool, history: Sequence[Report]) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.scene import Scene, to_workers
-from eroica_otel.localize.seconds import Key, measure
+from eroica_otel.localize.seconds import Key, totals
 from eroica_otel.localize.wording import duration, percent
 
 _NAMED = 3
@@ -74,15 +76,14 @@ def _changes(scene: Scene) -> Iterator[_Change]:
     for columns in (scene.columns, reference):
         keys |= dict.fromkeys(key for key in columns.groups if key[0] == "family")
     for key in keys:
-        now = measure(scene.columns, key).total
-        before = to_workers(measure(reference, key).total, scene.position, scene.groups)
+        now = totals(scene.columns, key)
+        before = to_workers(totals(reference, key), scene.position, scene.groups)
         yield _Change(_name(key), median(before), median(now))
-    idle = [[window.kinds.get("idle", float("nan")) for window in columns.windows] for columns in (
-        reference, scene.columns
-    )]  # fmt: skip
+    idle = [columns.workers.kinds.get("idle") for columns in (reference, scene.columns)]
     lengths = (scene.reference_iteration, scene.iteration)
-    if all(share == share for shares in idle for share in shares):
-        shares = [sorted(each)[len(each) // 2] for each in idle]
+    known = [each for each in idle if each is not None and not np.isnan(each).any()]
+    if len(known) == len(idle):
+        shares = [float(np.sort(each)[each.size // 2]) for each in known]
         yield _Change("idle time", *(share * length for share, length in zip(shares, lengths, strict=True)))
 
 

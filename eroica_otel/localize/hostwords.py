@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eroica_otel.localize.columns import Floats
+from eroica_otel.localize.columns import Bools, Floats
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.wording import others_of, percent
@@ -60,6 +60,6 @@ def host_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _of(scene: Scene, workers: Sequence[int], resource: str) -> Floats:
-    seen = [scene.columns.windows[worker].host_use.get(resource, math.nan) for worker in workers]
-    return np.array(seen, np.float32)
+def _of(scene: Scene, workers: Sequence[int] | Bools, resource: str) -> Floats:
+    seen = scene.columns.workers.host_use.get(resource)
+    return np.zeros(0, np.float32) if seen is None else seen[workers].astype(np.float32)

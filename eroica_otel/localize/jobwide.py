@@ -20,9 +20,10 @@ from eroica_otel.localize.network import Edge, Network
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import Key, measure
+from eroica_otel.localize.seconds import Key, totals
 from eroica_otel.localize.wording import duration, iteration_evidence, percent
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.model import Finding, Report
+from eroica_otel.table import Workers
 
 _BLANK = {
     "kind": "", "function": "", "function_id": "", "stack": (), "ranks": (), "hosts": (), "roles": (),
@@ -38,28 +39,18 @@ def _finding(cause: Cause, **values: object) -> Finding:
     return Finding(**merged)  # type: ignore[arg-type]
 
 
-def stopped_finding(
-    windows: Sequence[WorkerWindow], lost: Floats, policy: Policy, history: Sequence[Report]
-) -> Finding | None:
+def stopped_finding(workers: Workers, lost: Floats, policy: Policy, history: Sequence[Report]) -> Finding | None:
     """Return the finding about processes that did not run (``lost`` seconds > 0), None where all ran."""
     at = np.flatnonzero(lost > 0)
     if not at.size:
         return None
-    culprits = [windows[int(i)] for i in at]
     cause = cause_of(Facts(stopped=True), policy)
-    worst = int(max(at.tolist(), key=lambda i: float(lost[i]) / windows[i].seconds))
-    window = windows[worst]
-    everyone = len(culprits) * 2 > len(windows) > 1
-    proven = any(culprit.stopped_seconds > 0 for culprit in culprits)
-    share = min(float(lost[worst]) / window.seconds, 1.0)
-    ranks = tuple(w.identity.rank for w in culprits)
-    evidence = [
-        f"rank {window.identity.rank} did not run for {duration(float(lost[worst]))} of {duration(window.seconds)}"
-    ]
-    if window.stopped_seconds > 0:
-        evidence.append(f"its process was in state T (stopped) for {duration(window.stopped_seconds)}")
-    if window.cpu_seconds is not None and math.isfinite(window.cpu_seconds):
-        evidence.append(f"its training thread used {duration(window.cpu_seconds)} of CPU time in the window")
+    worst = int(at[np.argmax(lost[at].astype(np.float64) / workers.seconds[at])])
+    everyone = at.size * 2 > len(workers) > 1
+    proven = bool((workers.stopped_seconds[at] > 0).any())
+    share = min(float(lost[worst]) / float(workers.seconds[worst]), 1.0)
+    ranks = tuple(workers.rank[at].tolist())
+    evidence = _stopped_evidence(workers, worst, float(lost[worst]))
     if everyone:
         evidence.append(f"{ranks_text(ranks)} stopped: the whole job or machine was suspended")
     return _finding(
@@ -67,18 +58,26 @@ def stopped_finding(
         verdict="job" if everyone else "culprit",
         severity="critical" if proven or share >= policy.critical_ratio else "warning",
         confidence="high" if proven else "low",
-        scope="job" if everyone else scope_of(culprits, windows, _roles(culprits), _roles(windows)),
+        scope="job" if everyone else scope_of(workers, workers.role, at),
         ranks=() if everyone else ranks,
-        hosts=() if everyone else tuple(dict.fromkeys(w.identity.host for w in culprits)),
-        roles=() if everyone else tuple(dict.fromkeys(w.identity.role for w in culprits)),
+        hosts=() if everyone else workers.host.distinct(at),
+        roles=() if everyone else workers.role.distinct(at),
         impact_ratio=share,
-        impact_seconds=float(lost[worst]) / max(window.iterations, 1),
+        impact_seconds=float(lost[worst]) / max(int(workers.iterations[worst]), 1),
         persistence=persistence(cause.name, ranks, False, history), evidence=tuple(evidence),
     )  # fmt: skip
 
 
-def _roles(windows: Sequence[WorkerWindow]) -> list[str]:
-    return [window.identity.role for window in windows]
+def _stopped_evidence(workers: Workers, worst: int, lost: float) -> list[str]:
+    length, stopped, cpu = (
+        float(column[worst]) for column in (workers.seconds, workers.stopped_seconds, workers.cpu_seconds)
+    )
+    evidence = [f"rank {workers.rank[worst]} did not run for {duration(lost)} of {duration(length)}"]
+    if stopped > 0:
+        evidence.append(f"its process was in state T (stopped) for {duration(stopped)}")
+    if math.isfinite(cpu):
+        evidence.append(f"its training thread used {duration(cpu)} of CPU time in the window")
+    return evidence
 
 
 def link_findings(scene: Scene, network: Network) -> list[Finding]:
@@ -94,7 +93,8 @@ def link_findings(scene: Scene, network: Network) -> list[Finding]:
 
 def _node(scene: Scene, network: Network, node: str, waiting: float) -> Finding:
     edges = [edge for edge in network.edges if node in (edge.sender, edge.receiver)]
-    culprits = [window for window in scene.columns.windows if window.identity.host == node]
+    workers = scene.columns.workers
+    culprits = np.flatnonzero(workers.host.among((node,)))
     lowest = min(edge.score for edge in edges)
     evidence = (
         f"both links of {node} are slow: " + ", ".join(_edge_text(edge) for edge in edges),
@@ -102,8 +102,7 @@ def _node(scene: Scene, network: Network, node: str, waiting: float) -> Finding:
     )
     return _nic(
         scene, waiting, lowest, evidence, verdict="culprit", scope="node" if len(culprits) > 1 else "worker",
-        ranks=tuple(window.identity.rank for window in culprits), hosts=(node,),
-        roles=tuple(dict.fromkeys(window.identity.role for window in culprits)),
+        ranks=scene.columns.named(culprits), hosts=(node,), roles=workers.role.distinct(culprits),
     )  # fmt: skip
 
 
@@ -158,7 +157,7 @@ def _largest_communication(scene: Scene) -> dict[str, object]:
         function = scene.columns.functions[at]
         return ("function", function.kind, function.family, function.id)
 
-    largest = max(of_kind, key=lambda at: median(measure(scene.columns, key(at)).total))
+    largest = max(of_kind, key=lambda at: median(totals(scene.columns, key(at))))
     function = scene.columns.functions[largest]
     apart = distances(scene, largest, judge_unit(scene, key(largest)), ())
     return {
@@ -211,7 +210,7 @@ def contention_finding(scene: Scene) -> Finding | None:
 def _outside(scene: Scene) -> list[tuple[float, int]]:
     """Distance and index of the functions that are far outside their expected range, the furthest first."""
     found: list[tuple[float, int]] = []
-    large = scene.columns.largest_beta() >= scene.policy.material_ratio
+    large = scene.columns.largest >= scene.policy.material_ratio
     for at in np.flatnonzero(large).tolist():
         function = scene.columns.functions[at]
         if function.family == "wait" or function.kind == "compute":
@@ -239,7 +238,7 @@ def outside_findings(scene: Scene, most: int = 3) -> list[Finding]:
 
 def _of_family(scene: Scene, finding: Finding, whole: Key) -> Finding:
     """An input that is spread over many functions costs what all of them take beyond what is expected of one."""
-    seconds = median(measure(scene.columns, whole).total)
+    seconds = median(totals(scene.columns, whole))
     ratio = seconds / scene.iteration - scene.policy.expected(finding.kind)
     if not ratio > finding.impact_ratio:
         return finding

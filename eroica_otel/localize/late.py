@@ -6,14 +6,14 @@ the next one may have another order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from eroica_otel.localize.columns import Floats, Ints
+from eroica_otel.localize.columns import Ints
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import Key, measure
+from eroica_otel.localize.seconds import Key, totals
 from eroica_otel.model import Victims
 
 _MOST = 8
@@ -45,20 +45,22 @@ def _collectives(scene: Scene) -> list[Key]:
 
 def _groups(scene: Scene, key: Key) -> list[Ints]:
     """Workers that are together in this function, where there are enough of them to be compared."""
-    ids = {scene.columns.functions[at].id for at in scene.columns.groups[key]}
-    together: dict[tuple[str, frozenset[str]], list[int]] = {}
-    for at, window in enumerate(scene.columns.windows):
-        mine = [pattern for pattern in window.patterns if pattern.function_id in ids]
-        if mine:
-            names = frozenset(one.group for pattern in mine for one in pattern.collectives)
-            together.setdefault((scene.roles[at], names), []).append(at)
+    columns, functions = scene.columns, scene.columns.groups[key]
+    calls = columns.calls
+    mine = np.isin(calls.function, functions)
+    groups: dict[int, set[int]] = {}
+    for worker, group in zip(calls.worker[mine].tolist(), calls.group.codes[mine].tolist(), strict=True):
+        groups.setdefault(worker, set()).add(group)
+    together: dict[tuple[str, frozenset[int]], list[int]] = {}
+    for at in np.flatnonzero(columns.have(functions)).tolist():
+        together.setdefault((scene.roles[at], frozenset(groups.get(at, ()))), []).append(at)
     least = scene.policy.fewest_peers
     return [np.array(group, np.int64) for group in together.values() if len(group) >= least]
 
 
 def _in_group(scene: Scene, key: Key, group: Ints) -> Iterator[tuple[float, Victims]]:
     policy = scene.policy
-    spent: Floats = measure(scene.columns, key).total[group]
+    spent = totals(scene.columns, key)[group]
     least = float(spent.min())
     late = spent <= least + policy.late_ratio * (median(spent) - least)
     if late.all():
@@ -68,9 +70,4 @@ def _in_group(scene: Scene, key: Key, group: Ints) -> Iterator[tuple[float, Vict
     if gap < policy.material_ratio * scene.iteration or not waiting.any():
         return
     name = scene.columns.functions[scene.columns.groups[key][0]].name
-    yield gap, Victims(_ranks(scene, group[waiting]), name, _ranks(scene, group[late]))
-
-
-def _ranks(scene: Scene, workers: Ints) -> tuple[int, ...]:
-    ranks: Sequence[int] = scene.columns.ranks
-    return tuple(ranks[int(at)] for at in workers)
+    yield gap, Victims(scene.columns.named(group[waiting]), name, scene.columns.named(group[late]))

@@ -8,14 +8,14 @@ rx.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from eroica_otel.localize.policy import Policy
-from eroica_otel.model import WorkerWindow
+from eroica_otel.table import Doubles, Ints, Workers
 
 TX, RX = "nic_tx", "nic_rx"
 
@@ -53,56 +53,60 @@ class Network:
         return sum(1 - edge.score for edge in self.edges if node in (edge.sender, edge.receiver))
 
 
-def network_of(windows: Sequence[WorkerWindow], policy: Policy) -> Network:
+def network_of(workers: Workers, policy: Policy) -> Network:
     """Return the network as the workers' link rates show it, empty where fewer than two hosts have rates of both
     directions.
     """
-    names, rates = _rates(windows)
+    names, rates = _rates(workers)
     if len(names) < 2:
         return Network()
-    edges = _ring(names, rates)
-    best = sorted((edge.score for edge in edges), reverse=True)[:2]
-    top = float(np.mean(best))
+    receivers, scores, lowers = _ring(rates)
+    top = float(np.mean(np.sort(scores)[-2:]))
     if top < policy.link_used_ratio:
         return Network()
-    scored = tuple(replace(edge, score=edge.score / top, lower=edge.lower / top) for edge in edges)
+    scored = tuple(
+        Edge(sender, names[receiver], score, lower)
+        for sender, receiver, score, lower in zip(
+            names, receivers.tolist(), (scores / top).tolist(), (lowers / top).tolist(), strict=True
+        )
+    )
     slow = _slow(scored, policy)
     nodes = _nodes(slow, len(names))
-    links = tuple(edge for edge in slow if edge.sender not in nodes and edge.receiver not in nodes)
+    beside = frozenset(nodes)
+    links = tuple(edge for edge in slow if edge.sender not in beside and edge.receiver not in beside)
     return Network(scored, nodes, links)
 
 
-def _rates(windows: Sequence[WorkerWindow]) -> tuple[list[str], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
-    """Hosts in the order of their first rank and their (tx, rx) [hosts, 2]; a worker's rate is its largest over
-    patterns.
+def _rates(workers: Workers) -> tuple[list[str], Doubles]:
+    """Hosts in the order of their first rank and the medians of their workers' (tx, rx), [hosts, 2]."""
+    unknown = np.full(len(workers), np.nan)
+    pairs = np.stack([workers.peaks.get(way, unknown) for way in (TX, RX)], axis=1)
+    known = np.flatnonzero(np.isfinite(pairs.sum(axis=1)))
+    hosts, first, host = np.unique(workers.host.codes[known], return_index=True, return_inverse=True)
+    counts = np.bincount(host, minlength=hosts.size)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    rates = np.zeros((hosts.size, 2))
+    for way in range(2):
+        values = pairs[known, way]
+        values = values[np.lexsort((values, host))]
+        rates[:, way] = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
+    order = np.argsort(first)
+    return [workers.host.names[code] for code in hosts[order].tolist()], rates[order]
+
+
+def _ring(rates: Doubles) -> tuple[Ints, Doubles, Doubles]:
+    """Receiver of each host in the direction in which senders and receivers agree best (gloo sends to the rank before),
+    and of each edge the mean and the lower of the rates at its ends, [hosts] each.
     """
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for window in windows:
-        pair = (_rate(window, TX), _rate(window, RX))
-        if math.isfinite(sum(pair)):
-            found[window.identity.host].append(pair)
-    return list(found), np.array([np.median(np.array(pairs), axis=0) for pairs in found.values()]).reshape(-1, 2)
-
-
-def _rate(window: WorkerWindow, way: str) -> float:
-    rates = [p.peaks.get(way, math.nan) for p in window.patterns if p.kind == "communication"]
-    return max((rate for rate in rates if math.isfinite(rate) and rate >= 0), default=math.nan)
-
-
-def _ring(names: list[str], rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> list[Edge]:
-    """Edges of the ring in the direction in which senders and receivers agree best (gloo sends to the rank before)."""
-    count = len(names)
+    count = rates.shape[0]
     at = np.arange(count)
     # Nothing is faster than its link: what a burst out of a full bucket shows above that must not make others slow.
     # Where most are faster, it is the speed that was told too low.
     rates = np.minimum(rates, max(1.0, float(np.median(rates))))
     directions = ((at - 1) % count, (at + 1) % count)
     to = min(directions, key=lambda receiver: float(np.abs(rates[:, 0] - rates[receiver, 1]).sum()))
-    ends = [(rates[s, 0], rates[r, 1]) for s, r in zip(at, to, strict=True)]
-    return [
-        Edge(names[s], names[r], float(np.mean(pair)), float(min(pair)))
-        for s, r, pair in zip(at, to, ends, strict=True)
-    ]
+    sent, received = rates[:, 0], rates[to, 1]
+    return to, (sent + received) / 2, np.minimum(sent, received)
 
 
 def _slow(edges: Sequence[Edge], policy: Policy) -> list[Edge]:
@@ -121,5 +125,5 @@ def _nodes(slow: list[Edge], count: int) -> tuple[str, ...]:
     """Nodes whose two edges are both slow; two hosts share both edges, so there nobody can say which of them it is."""
     if count < 3:
         return ()
-    ends = [end for edge in slow for end in (edge.sender, edge.receiver)]
-    return tuple(sorted(name for name in set(ends) if ends.count(name) == 2))
+    ends = Counter(end for edge in slow for end in (edge.sender, edge.receiver))
+    return tuple(sorted(name for name, count in ends.items() if count == 2))

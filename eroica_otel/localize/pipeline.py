@@ -6,12 +6,14 @@ Where all of one stage, and nobody else, compute for longer, the model is cut un
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eroica_otel.localize.blame import Blame
-from eroica_otel.localize.columns import Columns, Floats, ranks_text
+from eroica_otel.localize.columns import Bools, Columns, Floats, ranks_text
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.scene import Scene
@@ -22,12 +24,12 @@ CAUSE = "pipeline_imbalance"
 
 def is_stage(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> bool:
     """Return whether these workers, all alike, are one stage of a pipeline and compute for longer than the others."""
-    if judgement.kind != "compute" or len(workers) < 2 or len({scene.roles[worker] for worker in workers}) > 1:
+    if judgement.kind != "compute" or len(workers) < 2 or len(scene.roles.distinct(workers)) > 1:
         return False
     sets = _exchanges(scene.columns)
     mine = sets[workers[0]]
-    whole = {at for at, other in enumerate(sets) if other == mine}
-    if not mine or whole != set(workers) or len(whole) == len(sets):
+    whole = sets == mine
+    if not mine or whole.all() or not np.array_equal(whole, scene.mask(workers)):
         return False
     excess = judgement.excess[list(workers)]
     return float(excess.min()) >= scene.policy.explains_ratio * float(excess.max())
@@ -44,7 +46,7 @@ def stage_blame(scene: Scene, workers: Sequence[int], excess: float) -> Blame:
 
 def stage_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
     """Say that they are one stage, and how long the others have nothing to do."""
-    ranks = [scene.columns.ranks[worker] for worker in workers]
+    ranks = scene.columns.named(workers)
     idle, others = _slack(scene), _others(scene, workers)
     return (
         f"{ranks_text(ranks)} send and receive as no other rank does, so they are one stage of a pipeline, and all of "
@@ -54,23 +56,23 @@ def stage_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def _exchanges(columns: Columns) -> list[frozenset[str]]:
-    """Names of the point-to-point functions of each worker."""
-    return [
-        frozenset(
-            pattern.function
-            for pattern in window.patterns
-            if pattern.kind == "communication" and pattern.family == "point_to_point"
-        )
-        for window in columns.windows
-    ]
+def _exchanges(columns: Columns) -> NDArray[np.uint64]:
+    """Return a number for the set of names of each worker's point-to-point functions, equal for equal sets, 0 for none;
+    [W]. It is the sum of the names' hashes.
+    """
+    result = np.zeros(len(columns.workers), np.uint64)
+    for key, functions in columns.groups.items():
+        if key[0] == "name" and key[1:3] == ("communication", "point_to_point"):
+            number = int.from_bytes(hashlib.blake2b(key[3].encode(errors="replace"), digest_size=8).digest(), "little")
+            result[columns.have(functions)] += np.uint64(number)
+    return result
 
 
-def _others(scene: Scene, workers: Collection[int]) -> list[int]:
-    return [at for at in range(len(scene.roles)) if at not in set(workers)]
+def _others(scene: Scene, workers: Collection[int]) -> Bools:
+    return ~scene.mask(workers)
 
 
 def _slack(scene: Scene) -> Floats:
     """Seconds per iteration in which a worker waits or does nothing, [W]."""
-    idle = np.array([window.kinds.get("idle", 0.0) for window in scene.columns.windows], np.float32)
+    idle = scene.columns.workers.kinds.get("idle", np.zeros(scene.size)).astype(np.float32)
     return np.asarray(scene.waiting + np.nan_to_num(idle) * scene.columns.iteration, np.float32)

@@ -9,42 +9,49 @@ from __future__ import annotations
 
 import numpy as np
 
-from eroica_otel.localize.columns import Columns, Ints
+from eroica_otel.localize.columns import Columns, Doubles, Ints
 from eroica_otel.localize.policy import Policy
+from eroica_otel.table import Words
 
 UNNAMED = ("", "all")
 _MAKES_ROLES = ("compute", "memory")
 
 
-def peer_roles(columns: Columns, policy: Policy) -> tuple[str, ...]:
+def peer_roles(columns: Columns, policy: Policy) -> Words:
     """Return the peer role of each worker [W]; workers of one role are compared."""
-    labels = [window.identity.role for window in columns.windows]
-    unnamed = np.flatnonzero(np.array([label in UNNAMED for label in labels], bool))
-    sets = _by_families(_shares(columns)[unnamed], policy)
-    for worker, number in zip(unnamed, sets, strict=True):
-        labels[worker] = (labels[worker] or "all") + (f"-{number}" if number else "")
-    return tuple(labels)
+    labels = columns.workers.role
+    unnamed = np.flatnonzero(labels.among(UNNAMED))
+    if not unnamed.size:
+        return labels
+    sets = _by_families(_shares(columns, unnamed), policy)
+    known = {name: at for at, name in enumerate(labels.names)}
+    names = ["all" + (f"-{number}" if number else "") for number in range(int(sets.max()) + 1)]
+    codes = labels.codes.copy()
+    codes[unnamed] = np.array([known.setdefault(name, len(known)) for name in names], np.int32)[sets]
+    return Words(tuple(known), codes)
 
 
-def groups_of(roles: tuple[str, ...]) -> tuple[Ints, ...]:
+def groups_of(roles: Words) -> tuple[Ints, ...]:
     """Return the worker indices of each role, in the order of the roles' names."""
-    inverse = np.unique(np.array(roles, dtype=str), return_inverse=True)[1].reshape(-1)
+    place = {name: at for at, name in enumerate(sorted(roles.names))}
+    inverse = np.array([place[name] for name in roles.names], np.int32)[roles.codes]
     order = np.argsort(inverse, kind="stable").astype(np.int64)
     return tuple(np.split(order, np.flatnonzero(np.diff(inverse[order])) + 1))
 
 
-def _shares(columns: Columns) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Share of each family in a worker's compute and memory time, [W, families]; NaN-free, zero rows without any."""
+def _shares(columns: Columns, workers: Ints) -> Doubles:
+    """Share of each family in these workers' compute and memory time, [n, families]; NaN-free, zero rows without
+    any.
+    """
     families = [key for key in columns.groups if key[0] == "family" and key[1] in _MAKES_ROLES]
-    table = np.zeros((len(columns.windows), len(families)))
+    table = np.zeros((workers.size, len(families)))
     for at, key in enumerate(families):
-        entries = columns.entries(columns.groups[key])
-        table[:, at] = np.bincount(columns.worker[entries], columns.beta[entries], minlength=table.shape[0])
+        table[:, at] = columns.shares(columns.groups[key])[workers]
     total = table.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(table, total, out=np.zeros_like(table), where=total > 0), np.float64)
+    return np.asarray(np.divide(table, total, out=table, where=total > 0), np.float64)
 
 
-def _by_families(shares: np.ndarray[tuple[int, ...], np.dtype[np.float64]], policy: Policy) -> Ints:
+def _by_families(shares: Doubles, policy: Policy) -> Ints:
     """Number the sets by first appearance; two workers share one unless much of one's time is in families
     of neither.
     """

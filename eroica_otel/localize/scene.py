@@ -7,15 +7,17 @@ once, here.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eroica_otel.localize.columns import Columns, Floats, Ints
+from eroica_otel.localize.columns import Bools, Columns, Floats, Ints
 from eroica_otel.localize.compare import by_group, median, peers_median
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.roles import groups_of
-from eroica_otel.localize.seconds import Key, Seconds, measure
+from eroica_otel.localize.seconds import Key, Seconds, measure, totals
+from eroica_otel.table import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Scene:
         roles: Peer role of each worker.
         groups: Worker indices of each role.
         reference: Columns of the reference, None without one.
-        position: Index of the worker in the reference, -1 where it has none.
+        position: Index of the worker, or of the medians of its role, in the reference, -1 where it has none.
         iteration: Median length of an iteration.
         delay_excess: Time without a core above the peers' median, 0 where unknown.
         delay_growth: Time without a core above the reference, 0 where unknown.
@@ -48,7 +50,7 @@ class Scene:
 
     columns: Columns
     policy: Policy
-    roles: tuple[str, ...]
+    roles: Words
     groups: tuple[Ints, ...]
     reference: Columns | None
     position: Ints
@@ -68,6 +70,21 @@ class Scene:
     waiting_growth: Floats
 
     @property
+    def size(self) -> int:
+        """Workers."""
+        return len(self.roles)
+
+    def mask(self, workers: Collection[int]) -> Bools:
+        """Return which workers these are, [W]."""
+        result = np.zeros(self.size, bool)
+        result[np.fromiter(workers, np.int64, len(workers))] = True
+        return result
+
+    def of_roles(self, workers: Sequence[int]) -> Bools:
+        """Return who has the role of one of these workers, [W]."""
+        return self.roles.among(self.roles.distinct(workers))
+
+    @property
     def reference_iteration(self) -> float:
         """Median length of an iteration in the reference, NaN without one."""
         return math.nan if self.reference is None else self.reference.iteration_seconds
@@ -75,7 +92,7 @@ class Scene:
     @property
     def degraded(self) -> bool:
         """Whether the trigger opened the window: then the job is slower for certain, whatever the reason."""
-        return self.columns.windows[0].reason in ("degraded", "blocked")
+        return self.columns.workers.reason[0] in ("degraded", "blocked")
 
     @property
     def growth(self) -> float:
@@ -83,11 +100,10 @@ class Scene:
         return self.iteration - self.reference_iteration
 
 
-def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...], policy: Policy) -> Scene:
+def scene_of(columns: Columns, reference: Columns | None, roles: Words, policy: Policy) -> Scene:
     """Return the scene of a window with at least one worker."""
     groups = groups_of(roles)
-    where = {} if reference is None else {rank: at for at, rank in enumerate(reference.ranks)}
-    position = np.array([where.get(rank, -1) for rank in columns.ranks], np.int64)
+    position = _positions(columns, roles, reference)
 
     def above(values: Floats) -> Floats:
         return values - by_group(values, groups, peers_median)
@@ -119,10 +135,22 @@ def scene_of(columns: Columns, reference: Columns | None, roles: tuple[str, ...]
     )  # fmt: skip
 
 
+def _positions(columns: Columns, roles: Words, reference: Columns | None) -> Ints:
+    """Index of each worker in the reference, else of its role's row, -1 where there is none; both are sorted by rank.
+
+    A row of a role holds the medians of its workers and has a negative rank.
+    """
+    if reference is None:
+        return np.full(len(columns.workers), -1, np.int64)
+    at = np.minimum(np.searchsorted(reference.ranks, columns.ranks), len(reference.workers) - 1)
+    whole = {reference.workers.role[row]: row for row in np.flatnonzero(reference.ranks < 0).tolist()}
+    of_role = np.array([whole.get(role, -1) for role in roles.names], np.int64)[roles.codes]
+    return np.where(reference.ranks[at] == columns.ranks, at, of_role)
+
+
 def _silence(columns: Columns, policy: Policy) -> Floats:
     """The longest silence of each worker, seconds per iteration, [W]; 0 where it is one of every window."""
-    iterations = np.array([window.iterations for window in columns.windows])
-    long = np.nan_to_num(columns.silence * iterations) >= policy.silence_least_seconds
+    long = np.nan_to_num(columns.silence * columns.workers.iterations) >= policy.silence_least_seconds
     return np.where(long, columns.silence, 0).astype(np.float32)
 
 
@@ -147,7 +175,7 @@ def _idle(columns: Columns) -> Floats:
     """Time of own work in which the worker may have had no core, [W]; operators that are not timed on the CPU have
     none.
     """
-    result = measure(columns, ("kind", "python")).total
+    result = totals(columns, ("kind", "python"))
     for kind in ("compute", "memory", "host"):
         unit = measure(columns, ("kind", kind))
         result = result + np.nan_to_num(np.fmax(unit.total - unit.on, 0))

@@ -7,11 +7,12 @@ A unit is what a finding can be about: one function, the functions of one name (
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from eroica_otel.localize.columns import Bools, Columns, Floats, Ints
+from eroica_otel.localize.columns import Batch, Bools, Columns, Doubles, Floats
 from eroica_otel.model import KINDS
 
 Key = tuple[str, ...]
@@ -47,19 +48,13 @@ class Seconds:
 
 def measure(columns: Columns, key: Key) -> Seconds:
     """Return the seconds of a unit on each worker; a unit that nobody has is 0 everywhere and present nowhere."""
-    entries = columns.entries(members(columns, key))
-    worker = columns.worker[entries]
-    seconds = columns.beta[entries].astype(np.float64) * columns.iteration[worker]
-    size = len(columns.windows)
-    use = columns.cpu_use[entries]
-    known = np.isfinite(use)
-    noise = columns.noise[entries].astype(np.float64)
-    quiet = np.isfinite(noise)
-    total = _sum(worker, seconds, size)
-    unmeasured = _sum(worker[~known], seconds[~known], size)
-    on = _sum(worker[known], seconds[known] * use[known], size)
-    variance = _sum(worker[quiet], noise[quiet] ** 2, size)
-    present = np.bincount(worker, minlength=size) > 0
+    size = len(columns.workers)
+    sums = np.zeros((6, size))
+    for batch in columns.batches(members(columns, key)):
+        for row, values in zip(sums, _terms(columns, batch), strict=True):
+            row += batch.sum(values)
+    total, unmeasured, on, variance, measured, rough = sums
+    present = columns.have(members(columns, key))
     cut = _cut_off(columns, key)
     whole = total + cut if key[0] in ("kind", "own") else total
     most = np.where(present, total, cut) if key[0] == "function" else total + cut
@@ -67,12 +62,40 @@ def measure(columns: Columns, key: Key) -> Seconds:
         total=whole.astype(np.float32),
         most=most.astype(np.float32),
         on=np.where(unmeasured > _UNMEASURED * total, np.nan, on).astype(np.float32),
-        present=np.asarray(present, bool),
-        noise=np.where(_sum(worker[quiet], np.ones(int(quiet.sum())), size) > 0, np.sqrt(variance), np.nan).astype(
-            np.float32
-        ),
-        rough=_sum(worker[~quiet], seconds[~quiet], size).astype(np.float32),
+        present=present,
+        noise=np.where(measured > 0, np.sqrt(variance), np.nan).astype(np.float32),
+        rough=rough.astype(np.float32),
     )
+
+
+def totals(columns: Columns, key: Key) -> Floats:
+    """Return the wall time of a unit alone, as ``measure`` does, [W]."""
+    total = np.zeros(len(columns.workers))
+    for batch in columns.batches(members(columns, key)):
+        total += batch.sum(_seconds(columns, batch))
+    return (total + _cut_off(columns, key) if key[0] in ("kind", "own") else total).astype(np.float32)
+
+
+def _seconds(columns: Columns, batch: Batch) -> Doubles:
+    iteration = columns.iteration if batch.plain else columns.iteration[batch.worker]
+    return columns.beta[batch.entries].astype(np.float64) * iteration
+
+
+def _terms(columns: Columns, batch: Batch) -> Iterator[Doubles]:
+    """Yield what is summed: seconds, those without CPU samples, CPU seconds, variance, whether it is known, seconds
+    of what has none.
+    """
+    seconds = _seconds(columns, batch)
+    use = np.where(columns.of_cpu[batch.entries], columns.mu[batch.entries], np.nan)
+    known = np.isfinite(use)
+    yield seconds
+    yield np.where(known, 0, seconds)
+    yield np.where(known, seconds * use, 0)
+    noise = columns.noise[batch.entries].astype(np.float64)
+    quiet = np.isfinite(noise)
+    yield np.where(quiet, noise**2, 0)
+    yield quiet.astype(np.float64)
+    yield np.where(quiet, 0, seconds)
 
 
 def members(columns: Columns, key: Key) -> tuple[int, ...]:
@@ -82,18 +105,12 @@ def members(columns: Columns, key: Key) -> tuple[int, ...]:
     return columns.groups.get(key, ())
 
 
-def _sum(worker: Ints, weights: np.ndarray[tuple[int, ...], np.dtype[np.float64]], size: int) -> np.ndarray[
-    tuple[int, ...], np.dtype[np.float64]
-]:  # fmt: skip
-    return np.bincount(worker, weights, minlength=size).astype(np.float64)
-
-
-def _cut_off(columns: Columns, key: Key) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _cut_off(columns: Columns, key: Key) -> Doubles:
     """What the workers' budget cut off: all of it is the kind's, any of it may be a family's, a function is
     at most the floor.
     """
     if key[0] == "function":
-        floors = np.array([w.floor if w.dropped > 0 else 0.0 for w in columns.windows]) * columns.iteration
+        floors = np.where(columns.workers.dropped > 0, columns.workers.floor, 0.0) * columns.iteration
         return np.asarray(np.nan_to_num(floors), np.float64)
     kinds = _OWN_KINDS if key == OWN else key[1:2]
-    return np.asarray(sum((columns.cut[kind] for kind in kinds), np.zeros(len(columns.windows))), np.float64)
+    return np.asarray(sum((columns.cut[kind] for kind in kinds), np.zeros(len(columns.workers))), np.float64)

@@ -42,7 +42,7 @@ def judge_traces(
     findings = (*_costly(report, scene), *(() if scene.reference else _new(report, outside_findings(scene))))
     if apart:
         findings = tuple(replace(finding, confidence="low") for finding in findings)
-    detail = detail_of(scene, findings, network_of(scene.columns.windows, policy))
+    detail = detail_of(scene, findings, network_of(scene.columns.workers, policy))
     return replace(report, findings=findings, notes=(*report.notes, *gains(scene)), detail=detail)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from eroica_otel.localize.blame import Blame, waits_in
-from eroica_otel.localize.columns import Floats, ranks_text
+from eroica_otel.localize.columns import Bools, Floats, Ints, ranks_text
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.scene import Scene
@@ -61,10 +63,9 @@ def _in_loader(judgement: Judgement) -> tuple[str, ...]:
     return ("runs in a process of the DataLoader, whose batch the training waits for",) * (judgement.family == "loader")
 
 
-def others_of(scene: Scene, workers: Collection[int]) -> list[int]:
-    roles = {scene.roles[worker] for worker in workers}
-    mine = set(workers)
-    return [at for at, role in enumerate(scene.roles) if role in roles and at not in mine]
+def others_of(scene: Scene, workers: Sequence[int]) -> Bools:
+    """Return who has a role of these workers and is none of them, [W]."""
+    return np.asarray(scene.of_roles(workers) & ~scene.mask(workers), bool)
 
 
 def _before(judgement: Judgement, at: Sequence[int]) -> str:
@@ -120,9 +121,8 @@ def waiting_evidence(scene: Scene, workers: Sequence[int], blame: Blame, culprit
     """Say who waits for whom, or why the waiting does not confirm."""
     if not math.isfinite(blame.gap):
         return ("no other rank's waiting can be compared, so nothing confirms it",)
-    others = [at for at in range(len(scene.roles)) if at not in culprits]
-    ranks = scene.columns.ranks
-    mine, theirs = [ranks[at] for at in workers], [ranks[at] for at in others]
+    others = ~scene.mask(culprits)
+    mine, theirs = scene.columns.ranks[list(workers)], scene.columns.ranks[others]
     numbers = (
         f"{ranks_text(mine)} {_verb(mine)} {between(scene.waiting[list(workers)])}{_where(scene, others)}, "
         f"{ranks_text(theirs)} {_verb(theirs)} {between(scene.waiting[others])}"
@@ -133,7 +133,7 @@ def waiting_evidence(scene: Scene, workers: Sequence[int], blame: Blame, culprit
     return (f"the waiting does not confirm it (gap {gap}): {numbers}",)
 
 
-def _where(scene: Scene, waiting: Sequence[int]) -> str:
+def _where(scene: Scene, waiting: Bools) -> str:
     """Name where they wait; the time that is told holds the wait frames too."""
     where = waits_in(scene, waiting)
     frames = scene.columns.groups.get(("family", "python", "wait"), ())
@@ -141,5 +141,5 @@ def _where(scene: Scene, waiting: Sequence[int]) -> str:
     return f" in {where}{' and wait frames' if beside else ''}" if where else ""
 
 
-def _verb(ranks: Sequence[int]) -> str:
+def _verb(ranks: Ints) -> str:
     return "waits" if len(ranks) == 1 else "wait"

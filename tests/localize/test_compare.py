@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from eroica_otel.localize.columns import Floats
-from eroica_otel.localize.compare import differing_share, outliers, outside, peers_median, tolerance
+from eroica_otel.localize.compare import differing_share, outliers, outside, peers_median, shared_peers, tolerance
 
 NAN = float("nan")
 FLOORS = np.array([0.02, 0.05, 0.05], np.float32)
@@ -24,6 +24,15 @@ def patterns(count: int, seed: int = 3) -> Floats:
     values = random.uniform(0, 1, (count, 3)).astype(np.float32)
     values[random.uniform(size=count) < 0.2, 1] = NAN
     return values
+
+
+def delta_of(pattern: Floats, tolerances: Floats, exact: int = 4096, sample: int = 1000, seed: int = 1) -> Floats:
+    count = len(pattern)
+    return differing_share(pattern, tolerances, shared_peers(count, exact, sample, seed), np.arange(count))
+
+
+def strange(delta: Floats) -> list[int]:
+    return [int(at) for at in np.flatnonzero(outliers(delta, delta, 5, 0.1, 0.5))]
 
 
 def delta_loop(pattern: Floats, tolerances: Floats) -> list[float]:
@@ -41,39 +50,46 @@ def delta_loop(pattern: Floats, tolerances: Floats) -> list[float]:
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 65])
 def test_delta_equals_the_loop(count: int) -> None:
     pattern = patterns(count)
-    assert differing_share(pattern, FLOORS * 5, 4096, 1000, 1) == pytest.approx(delta_loop(pattern, FLOORS * 5))
+    assert delta_of(pattern, FLOORS * 5) == pytest.approx(delta_loop(pattern, FLOORS * 5))
 
 
 def test_delta_of_one_bad_among_n_is_one_and_of_the_others_one_nth() -> None:
     pattern = np.full((9, 3), 0.3, np.float32)
     pattern[4, 0] = 0.4
-    delta = differing_share(pattern, FLOORS, 4096, 1000, 1)
+    delta = delta_of(pattern, FLOORS)
     assert delta[4] == 1
     assert np.delete(delta, 4) == pytest.approx(1 / 8)
-    assert outliers(delta, 5, 0.1, 0.5).tolist() == [at == 4 for at in range(9)]
+    assert strange(delta) == [4]
 
 
 def test_a_missing_component_takes_no_part() -> None:
     pattern = np.array([[0.3, NAN, NAN], [0.3, 0.9, 0.2], [0.3, 0.1, 0.2]], np.float32)
-    assert differing_share(pattern, FLOORS, 4096, 1000, 1) == pytest.approx([0, 0.5, 0.5])
+    assert delta_of(pattern, FLOORS) == pytest.approx([0, 0.5, 0.5])
 
 
 def test_one_worker_has_no_delta() -> None:
-    assert np.isnan(differing_share(patterns(1), FLOORS, 4096, 1000, 1)).all()
+    assert np.isnan(delta_of(patterns(1), FLOORS)).all()
 
 
 def test_the_shared_sample_finds_the_same_outlier_and_is_repeatable() -> None:
     pattern = np.full((3000, 3), 0.3, np.float32)
     pattern[17, 0] = 0.6
-    delta = differing_share(pattern, FLOORS, 2000, 100, 5)
-    assert np.flatnonzero(outliers(delta, 5, 0.1, 0.5)).tolist() == [17]
-    assert np.array_equal(delta, differing_share(pattern, FLOORS, 2000, 100, 5))
+    delta = delta_of(pattern, FLOORS, 2000, 100, 5)
+    assert strange(delta) == [17]
+    assert np.array_equal(delta, delta_of(pattern, FLOORS, 2000, 100, 5))
+
+
+def test_who_is_asked_for_alone_has_the_delta_that_it_has_among_all() -> None:
+    pattern, peers = patterns(65), shared_peers(65, 40, 20, 3)
+    whole = differing_share(pattern, FLOORS * 5, peers, np.arange(65))
+    asked = np.array([64, 3, int(peers[0])])
+    assert np.array_equal(differing_share(pattern, FLOORS * 5, peers, asked), whole[asked])
 
 
 def test_half_and_half_has_no_outlier() -> None:
     pattern = np.full((64, 3), 0.3, np.float32)
     pattern[:32, 0] = 0.6
-    assert not outliers(differing_share(pattern, FLOORS, 4096, 1000, 1), 5, 0.1, 0.5).any()
+    assert strange(delta_of(pattern, FLOORS)) == []
 
 
 @pytest.mark.parametrize(

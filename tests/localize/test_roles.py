@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from eroica_otel.localize.columns import columns_of
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.roles import groups_of, peer_roles
+from eroica_otel.localize.tabled import table_of
+from eroica_otel.table import Words
 from factories_localize import Rank, Work, device, matmul, rank, window_of
 
 EMBED = Work("embedding_bag", 80.0, None, "compute", "embedding")
 
 
 def roles(ranks: Sequence[Rank]) -> tuple[str, ...]:
-    return peer_roles(columns_of(window_of(ranks))[0], Policy())
+    columns = columns_of(table_of(window_of(ranks)), np.arange(len(ranks)))[0]
+    return tuple(peer_roles(columns, Policy()))
 
 
 def test_the_label_wins() -> None:
@@ -54,4 +59,4 @@ def test_more_sets_than_roles_can_be_are_no_roles() -> None:
 
 
 def test_groups_hold_the_workers_of_each_role_in_order() -> None:
-    assert [group.tolist() for group in groups_of(("b", "a", "b", "a"))] == [[1, 3], [0, 2]]
+    assert [group.tolist() for group in groups_of(Words.of(("b", "a", "b", "a")))] == [[1, 3], [0, 2]]
