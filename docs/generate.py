@@ -1,5 +1,6 @@
 """Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py,
-docs/support.md from the table of trainings that the tests run and from what these came to.
+docs/support.md from the table of trainings that the tests run and from what these came to, the causes of docs/method.md
+from localize/causes.py.
 
 ``make docs`` runs it; a test fails when a table is not what this writes.
 """
@@ -12,12 +13,15 @@ from pathlib import Path
 from eroica_hardware import names as agent
 from eroica_otel import names
 from eroica_otel.config import OPTIONS
+from eroica_otel.localize.causes import TABLE
 
 ROOT = Path(__file__).parent.parent
 SERIES = ROOT / "docs" / "series.md"
 SUPPORT = ROOT / "docs" / "support.md"
+METHOD = ROOT / "docs" / "method.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- options: written by docs/generate.py -->", "<!-- end of options -->"
+CAUSES, CAUSES_END = "<!-- causes: written by docs/generate.py -->", "<!-- end of causes -->"
 
 _INTRODUCTION = """\
 # Series
@@ -76,6 +80,19 @@ def readme(text: str) -> str:
     return f"{head}{BEGIN}\n{options_table()}\n{END}{rest.split(END)[1]}"
 
 
+def causes_table() -> str:
+    """Return the table of causes, in the order in which they are tried."""
+    rows = ["| cause | whose | what shows it |", "|---|---|---|"]
+    rows += [f"| `{row.name}` | {row.domain} | {row.evidence} |" for row in TABLE]
+    return "\n".join(rows)
+
+
+def method(text: str) -> str:
+    """Return docs/method.md with its table of causes renewed."""
+    head, rest = text.split(CAUSES)
+    return f"{head}{CAUSES}\n{causes_table()}\n{CAUSES_END}{rest.split(CAUSES_END)[1]}"
+
+
 def support_page() -> str:
     """Return docs/support.md, from docs/support.json."""
     if str(ROOT / "tests") not in sys.path:
@@ -90,6 +107,7 @@ def main() -> int:
     """Write all of them."""
     SERIES.write_text(series_page())
     SUPPORT.write_text(support_page())
+    METHOD.write_text(method(METHOD.read_text()))
     README.write_text(readme(README.read_text()))
     return 0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +38,13 @@ class Sampled:
         capture: The capture, with the finer samples of the link.
         shares: Of other resources, as Gathered.shares.
         missing: Resources that nobody could sample, with the reason.
+        states: As Gathered.states.
     """
 
     capture: Capture
     shares: Mapping[str, Samples]
     missing: Mapping[str, str]
+    states: Mapping[str, float] = field(default_factory=dict)
 
 
 def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[], int] = time.monotonic_ns) -> Sampled:
@@ -66,7 +68,7 @@ def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[]
         capture = _with_link(capture, link)
         if capture.nic_peak_bytes is not None:
             missing.pop("nic", None)
-    return Sampled(capture, found.shares, missing)
+    return Sampled(capture, found.shares, missing, found.states)
 
 
 def _finer(capture: Capture, use: LinkUse) -> bool:

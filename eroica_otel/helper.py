@@ -117,6 +117,7 @@ class Helper:
         """See from outside what the trainer cannot say itself: that it is stopped, or that its 1 Hz thread is."""
         if self._host is None:
             self._host = HostUse(status.pid)
+        self._host.watch(status.link)
         self._host.sample(fast=bool(status.activity))
         now, state = time.perf_counter_ns(), host.process_state(status.pid)
         self._stops.see(state, now)
@@ -168,7 +169,7 @@ class Helper:
             self._missing = {**sampled.missing, **unseen(capture)}
             self._say_missing(capture)
             self._show(
-                self._complete(window, capture.start_ns, capture.end_ns),
+                self._complete(window, capture.start_ns, capture.end_ns, sampled.states),
                 (Frame(*frame) for frame in capture.all_frames),
             )
         except (EroicaError, OSError, ValueError, ArithmeticError, LookupError, MemoryError) as error:
@@ -196,9 +197,9 @@ class Helper:
         names, reasons = ", ".join(told), "; ".join(dict.fromkeys(told.values()))
         LOGGER.warning("eroica_otel: rank %s: not sampled: %s: %s", status.identity.rank, names, reasons)
 
-    def _complete(self, window: WorkerWindow, start_ns: int, end_ns: int) -> WorkerWindow:
+    def _complete(self, window: WorkerWindow, start_ns: int, end_ns: int, states: Mapping[str, float]) -> WorkerWindow:
         """Add what only the helper saw, and cut what the budget does not allow."""
-        used = {} if self._host is None else self._host.during(start_ns, end_ns)
+        used = {**states, **({} if self._host is None else self._host.during(start_ns, end_ns))}
         fitted = fit(replace(window, stopped_seconds=self._stops.seconds(start_ns, end_ns), host_use=used))
         self._dropped += fitted.dropped
         return fitted

@@ -16,11 +16,20 @@ from eroica_otel.collectives import is_any_collective as is_any_collective
 from eroica_otel.collectives import is_collective as is_collective
 from eroica_otel.collectives import is_send_recv as is_send_recv
 from eroica_otel.collectives import resolved_collective as resolved_collective
-
-NAME_LENGTH = 128
-"""Longest function name that is exported."""
-_FRAMES_KEPT = 1 << 14
-"""Frames whose place in the tables is remembered: a frame stands in very many stacks."""
+from eroica_otel.frames import INPUT_FRAMES as INPUT_FRAMES
+from eroica_otel.frames import LOADER_FRAMES as LOADER_FRAMES
+from eroica_otel.frames import NAME_LENGTH as NAME_LENGTH
+from eroica_otel.frames import PAUSE_FRAMES as PAUSE_FRAMES
+from eroica_otel.frames import WAIT_FRAMES as WAIT_FRAMES
+from eroica_otel.frames import Frame as Frame
+from eroica_otel.frames import compiled, first_of
+from eroica_otel.frames import frame_identity as frame_identity
+from eroica_otel.frames import frame_name as frame_name
+from eroica_otel.frames import is_input as is_input
+from eroica_otel.frames import is_storage as is_storage
+from eroica_otel.frames import is_wait as is_wait
+from eroica_otel.frames import pause_of as pause_of
+from eroica_otel.frames import python_family as python_family
 
 OPERATORS = frozenset({"cpu_op", "operator", "hpu_op"})
 ANNOTATIONS = frozenset({"user_annotation"})
@@ -55,11 +64,7 @@ TRANSPARENT = ("GeneratedBackwardFor_",)
 """Prefixes of events that torch puts between a registered operator and its code: what is around them counts."""
 
 
-def _compiled(*table: tuple[str, str]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in table)
-
-
-_COMPUTE_FAMILIES = _compiled(
+_COMPUTE_FAMILIES = compiled(
     ("attention", r"attention|attn|flash|fmha"),
     ("convolution", r"conv|winograd|dgrad|wgrad|implicit"),
     ("gemm", r"gemm|matmul|^Cijk_|cutlass|cublas|nvjet|(?:^|_)(?:add|b|badd|addb)?mm(?:_|$)|^mv|addmv|^dot|^linear"),
@@ -86,8 +91,9 @@ _COMPUTE_FAMILIES = _compiled(
     ),
 )
 """First match wins; matched against the name after the namespace."""
-_HOST_FAMILIES = _compiled(
+_HOST_FAMILIES = compiled(
     ("sync", r"synchronize|streamwait|eventquery"),
+    ("capture", r"(?:begin|end)capture|graph(?:instantiate|create|execupdate|addkernelnode)"),
     ("alloc", r"malloc|free|hostalloc|memcreate|memmap|hostregister"),
     ("launch", r"launch|runfunction|enqueuecommand"),
 )
@@ -96,54 +102,6 @@ SYNCHRONISING = frozenset({"aten::item"})
 _COMMAND_WAITS = re.compile(r"^event_(?:wait|record)", re.IGNORECASE)
 _COMMAND_COPIES = re.compile(r"dma|memcpy", re.IGNORECASE)
 _LAUNCH = re.compile(r"launch\w*kernel|graphlaunch", re.IGNORECASE)
-
-WAIT_FRAMES = _compiled(
-    ("torch.autograd.graph", r"_engine_run_backward$"),
-    (
-        "torch.distributed",
-        r"(?:^|\.)(?:wait|wait_\w+|barrier|monitored_barrier|synchronize|_?all_reduce\w*|_?all_gather\w*|all_to_all\w*"
-        r"|_?reduce\w*|_?broadcast\w*|gather\w*|scatter\w*|send\w*|recv\w*|isend|irecv|batch_isend_irecv"
-        r"|_wait_batch_p2p|_store_based_barrier|_barrier_impl)$",
-    ),
-    ("torch.futures", r"wait$"),
-    ("horovod", r"(?:^|\.)(?:synchronize|wait|barrier|join)$"),
-    ("torch.cuda", r"(?:^|\.)(?:synchronize|wait)$"),
-    (
-        "torch.nn.parallel.distributed",
-        r"_sync_buffers|_sync_module_buffers|_default_broadcast_coalesced|_distributed_broadcast",
-    ),
-)
-"""(module prefix, qualified name): an innermost frame in which a thread waits for its peers or for the device."""
-INPUT_FRAMES = _compiled(
-    ("torch.utils.data.dataloader", r"(?:DataLoaderIter\.|^)(?:__next__|_next_data|_try_get_data|_get_data)$"),
-    ("torch.utils.data._utils.fetch", r"fetch$"),
-    ("torchdata", r"(?:__next__|_next_data|fetch|\.next)$"),
-    ("ray.data", r"iter_batches|iter_torch_batches|__next__$"),
-    ("eroica_otel.signals.hooks", r"^(?!.*(?:step|update))"),
-)
-"""(module prefix, qualified name): a frame below which everything is the input call."""
-LOADER_FRAMES = _compiled(("torch.utils.data._utils.worker", ""), ("torchdata.stateful_dataloader.worker", ""))
-"""Frames that only a process of the DataLoader has."""
-
-_LIGHTNING = r"^(?:lightning\.pytorch|pytorch_lightning)\."
-PAUSE_FRAMES: tuple[tuple[str, re.Pattern[str]], ...] = _compiled(
-    ("save", r"^torch\.serialization:save$"),
-    ("save", r"^torch\.distributed\.checkpoint\.state_dict_saver:(?:save|async_save)$"),
-    ("save", r"^torch\.distributed\.checkpoint\.(?:filesystem|staging):.*(?:write_data|stage)$"),
-    ("save", r"^safetensors\.torch:save_file$"),
-    ("save", r"^transformers\.trainer:.*(?:_save_checkpoint|save_model)$"),
-    ("save", r"^accelerate\.accelerator:.*(?:save_state|save_model)$"),
-    ("save", r"^deepspeed\.runtime\.engine:.*save_checkpoint$"),
-    ("save", _LIGHTNING + r"callbacks\.model_checkpoint:.*_save_\w*checkpoint$"),
-    ("save", _LIGHTNING + r"trainer\.trainer:.*save_checkpoint$"),
-    ("save", r"^eroica_otel\.profile\.capture:(?:WindowCapture\.)?stop$"),
-    ("evaluation", r"^transformers\.trainer:.*(?:evaluate|evaluation_loop|prediction_loop)$"),
-    ("evaluation", _LIGHTNING + r"loops\.evaluation_loop:.*run$"),
-    ("compilation", r"^torch\._dynamo\.convert_frame:.*(?:__call__|_compile\w*)$"),
-    ("debugger", r"^(?:pdb|bdb|IPython\.(?:core|terminal)\.debugger|ipdb|pudb|debugpy|pydevd|_pydevd_bundle)(?:\.|:)"),
-)
-"""Family and "module:qualified name" of frames in which training pauses on purpose; the word "checkpoint" is no such
-sign, since activation checkpointing carries it in every iteration."""
 
 OWN_PACKAGE = "eroica_otel"
 OWN_WORKLOADS = ("eroica_otel.demo",)
@@ -164,22 +122,6 @@ class Label(NamedTuple):
     kind: str
     family: str
     nests: bool
-
-
-class Frame(NamedTuple):
-    """One frame of a Python stack: module, qualified name, file, first line of the function."""
-
-    module: str
-    qualname: str
-    file: str
-    line: int
-
-
-_Table = Iterable[tuple[str, "re.Pattern[str]"]]
-
-
-def _first(table: _Table, name: str, default: str = "other") -> str:
-    return next((family for family, pattern in table if pattern.search(name)), default)
 
 
 def is_kernel(category: str) -> bool:
@@ -209,7 +151,7 @@ def _operator(name: str) -> Label:
     wraps = not found or any(namespace == w or namespace.startswith((f"{w}::", f"{w}.")) for w in WRAPPERS)
     # "autograd::engine::evaluate_function: torch::X" has its namespace at the front, not before the last colons.
     wraps = wraps or name.startswith(tuple(f"{w}::" for w in WRAPPERS)) or " " in namespace
-    return Label("", "", True) if wraps else Label("compute", _first(_COMPUTE_FAMILIES, bare), True)
+    return Label("", "", True) if wraps else Label("compute", first_of(_COMPUTE_FAMILIES, bare), True)
 
 
 def _command(name: str) -> Label:
@@ -228,13 +170,13 @@ def classify(category: str, name: str) -> Label:
     if low in OPERATORS:
         return _operator(name)
     if low in KERNELS:
-        return Label("compute", _first(_COMPUTE_FAMILIES, plain_name(name)), False)
+        return Label("compute", first_of(_COMPUTE_FAMILIES, plain_name(name)), False)
     if low in COMMANDS:
         return _command(name)
     if low in COPIES or low in SETS:
         return Label("memory", "copy" if low in COPIES else "set", False)
     if low in RUNTIMES:
-        return Label("host", _first(_HOST_FAMILIES, name), False)
+        return Label("host", first_of(_HOST_FAMILIES, name), False)
     return Label("", "", nests)
 
 
@@ -242,49 +184,6 @@ def classify_on_gpu(category: str, name: str) -> Label:
     """Return the same for a trace with an accelerator, on which some operators do nothing but wait for it."""
     label = classify(category, name)
     return Label("host", "sync", True) if label.nests and name in SYNCHRONISING else label
-
-
-def _matches(table: _Table, frame: Frame) -> bool:
-    return any(
-        (frame.module == prefix or frame.module.startswith(prefix + ".")) and pattern.search(frame.qualname)
-        for prefix, pattern in table
-    )
-
-
-@lru_cache(maxsize=_FRAMES_KEPT)
-def is_input(frame: Frame) -> bool:
-    """Return whether everything below this frame belongs to the input call."""
-    return _matches(INPUT_FRAMES, frame)
-
-
-def python_family(stack: Iterable[Frame]) -> str:
-    """Return input, loader, wait or other for a stack (outermost first); the input call wins over what it runs."""
-    frames = tuple(stack)
-    if any(_is_loader(frame) for frame in frames):
-        return "loader"
-    if any(is_input(frame) for frame in frames):
-        return "input"
-    return "wait" if frames and is_wait(frames[-1]) else "other"
-
-
-@lru_cache(maxsize=_FRAMES_KEPT)
-def _is_loader(frame: Frame) -> bool:
-    return _matches(LOADER_FRAMES, frame)
-
-
-@lru_cache(maxsize=_FRAMES_KEPT)
-def is_wait(frame: Frame) -> bool:
-    """Return whether a thread whose innermost frame this is waits for its peers or for the device."""
-    return _matches(WAIT_FRAMES, frame)
-
-
-def pause_of(stack: Iterable[Frame]) -> tuple[str, Frame] | None:
-    """Return family (as in PAUSE_FRAMES) and frame of the innermost intended pause on a stack, None without."""
-    for frame in reversed(tuple(stack)):
-        family = _first(PAUSE_FRAMES, f"{frame.module}:{frame.qualname}", "")
-        if family:
-            return family, frame
-    return None
 
 
 def is_own(frame: Frame) -> bool:
@@ -326,18 +225,3 @@ def short_name(category: str, name: str) -> str:
     """Return the name under which a trace event is shown, at most NAME_LENGTH characters."""
     text = plain_name(name) if is_kernel(category) else identity_name(name)
     return text[:NAME_LENGTH]
-
-
-def frame_name(frame: Frame) -> str:
-    """Return ``qualname (file.py:firstline)``, at most NAME_LENGTH characters; the place survives a long name.
-
-    Line 0 stands for one that nobody knows.
-    """
-    line = f":{frame.line}" if frame.line else ""
-    place = f" ({frame.file.replace(chr(92), '/').rpartition('/')[2]}{line})"
-    return frame.qualname[: max(NAME_LENGTH - len(place), 0)] + place[:NAME_LENGTH]
-
-
-def frame_identity(frame: Frame) -> str:
-    """Return ``module:qualname:firstline``: where the function begins, never the line that runs."""
-    return f"{frame.module}:{frame.qualname}:{frame.line}"

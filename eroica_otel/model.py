@@ -29,11 +29,13 @@ KINDS = ("compute", "memory", "communication", "host", "python")
 
 GPU_RESOURCES = ("sm_clock", "sm", "dram", "pcie", "nvlink")
 """What mu and sigma may measure of a GPU."""
-HOST_RATIOS = ("process_cpu", "cgroup_cpu", "cgroup_memory", "numa_away")
+GPU_STATES = ("gpu_slowdown", "gpu_power_cap")
+"""Shares of the time in which the clocks of the GPU were held down: by heat or its power supply; by its power limit."""
+HOST_RATIOS = ("process_cpu", "cgroup_cpu", "cgroup_memory", "numa_away", *GPU_STATES)
 """Shares, 0 to 1: of the cores that the process may use, of the CPU quota, of the memory limit (the highest), of the
-time on another NUMA node than the usual one."""
-HOST_RATES = ("minor_faults", "major_faults", "process_disk_read", "process_disk_write")
-"""Page faults, and bytes from and to disks, a second."""
+time on another NUMA node than the usual one, and GPU_STATES."""
+HOST_RATES = ("minor_faults", "major_faults", "process_disk_read", "process_disk_write", "link_down")
+"""Page faults, bytes from and to disks, and how often the link of the collectives went down, a second."""
 STATES = ("learning", "healthy", "degraded", "blocked", "paused", "finished", "unmatched")
 REASONS = ("reference", "degraded", "blocked", "manual", "periodic")
 OUTCOMES = ("sent", "failed", "skipped")

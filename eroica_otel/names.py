@@ -122,10 +122,10 @@ WINDOW_RUN_DELAY = _worker(
     cpu_job=False,
 )
 WINDOW_HOST_RATIO = _worker(
-    "eroica_window_host_ratio", "Use by the process and its cgroup, 0 to 1.", "1", "resource", cpu_job=False
+    "eroica_window_host_ratio", "Use by process and cgroup, its GPU held back, 0 to 1.", "1", "resource", cpu_job=False
 )
 WINDOW_HOST_RATE = _worker(
-    "eroica_window_host_per_second", "Page faults and disk bytes of the process.", "", "resource", cpu_job=False
+    "eroica_window_host_per_second", "Page faults, disk bytes, falls of the link.", "", "resource", cpu_job=False
 )
 WINDOW_STOPPED = _worker("eroica_window_stopped_seconds", "Time in process state T during the latest window.", "s")
 WINDOW_SILENT = _worker(

@@ -154,15 +154,30 @@ class Calls:
         worker: Row of the worker.
         function: Index of the function.
         group: Name of the process group, "" where it cannot be known.
+        count, call_bytes, fastest_seconds: Calls, bytes of the worker's input in one of them, and the 5th percentile of
+            their durations, NaN where one is not told; None where no row tells them.
     """
 
     worker: Codes
     function: Codes
     group: Words
+    count: Doubles | None = None
+    call_bytes: Doubles | None = None
+    fastest_seconds: Doubles | None = None
 
     @classmethod
     def none(cls) -> Calls:
         return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), Words.of(()))
+
+    def at(self, rows: Ints) -> Calls:
+        """Return these rows."""
+        told = (None if column is None else column[rows] for column in self.amounts)
+        return Calls(self.worker[rows], self.function[rows], self.group.at(rows), *told)
+
+    @property
+    def amounts(self) -> tuple[Doubles | None, Doubles | None, Doubles | None]:
+        """The three columns of numbers."""
+        return self.count, self.call_bytes, self.fastest_seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

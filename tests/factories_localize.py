@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eroica_otel.model import Identity, Pattern, WorkerWindow
+from eroica_otel.model import Collective, Identity, Pattern, WorkerWindow
 
 ITERATIONS = 30
 JOB = "llm-7b"
@@ -25,6 +25,7 @@ class Work:
     Attributes:
         ms: Wall milliseconds.
         on: Milliseconds of it on the CPU; None = the resource is not the CPU.
+        use: Another resource with mu and sigma.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Work:
     family: str = "other"
     stack: tuple[str, ...] = ()
     noise_ms: float | None = None
+    use: tuple[str, float, float] | None = None
 
     @property
     def id(self) -> str:
@@ -85,11 +87,17 @@ class Rank:
     peaks: Mapping[str, float] = field(default_factory=dict)
     host: str | None = None
     role: str = "all"
+    link: tuple[str, float, float] | None = None
+    """Resource, mu and sigma of its communication."""
+    groups: tuple[Collective, ...] = ()
 
 
 def rank(*extra: Work, **changes: Any) -> Rank:
-    """Return a rank that does ``extra`` beside the ordinary; keywords of WorkerWindow, base, peaks, host and role."""
-    own = {name: changes.pop(name) for name in ("base", "peaks", "host", "role") if name in changes}
+    """Return a rank that does ``extra`` beside the ordinary; keywords of WorkerWindow, base, peaks, host, role,
+    link and groups.
+    """
+    fields = ("base", "peaks", "host", "role", "link", "groups")
+    own = {name: changes.pop(name) for name in fields if name in changes}
     return Rank(extra, changes=changes, **own)
 
 
@@ -135,10 +143,11 @@ def _worker(
     wait_family: bool,
 ) -> WorkerWindow:
     waits = step - sum(work.ms for work in works)
-    collective = Work("gloo:all_reduce", waits, None, "communication", "collective", noise_ms=2.0)
+    collective = Work("gloo:all_reduce", waits, None, "communication", "collective", noise_ms=2.0, use=one.link)
     if wait_family:
         collective = Work("_engine_run_backward", waits, 0.0, "python", "wait")
-    patterns = [_pattern(work, step, one.peaks if work is collective else {}) for work in (*works, collective)]
+    patterns = [_pattern(work, step) for work in works]
+    patterns.append(replace(_pattern(collective, step), peaks=one.peaks, collectives=one.groups))
     kinds = {
         kind: sum(p.beta for p in patterns if p.kind == kind)
         for kind in ("compute", "memory", "communication", "host", "python")
@@ -162,19 +171,20 @@ def _worker(
     return WorkerWindow(**values | dict(one.changes))
 
 
-def _pattern(work: Work, step: float, peaks: Mapping[str, float]) -> Pattern:
+def _pattern(work: Work, step: float) -> Pattern:
     measured = work.on is not None
+    core = ("cpu", min((work.on or 0.0) / work.ms, 1.0), 0.1) if measured and work.ms > 0 else ("", None, None)
+    resource, mu, sigma = work.use or core
     return Pattern(
         function_id=work.id,
         function=work.name,
         kind=work.kind,
         family=work.family,
-        resource="cpu" if measured else "",
+        resource=resource,
         beta=work.ms / step,
-        mu=min((work.on or 0.0) / work.ms, 1.0) if measured and work.ms > 0 else None,
-        sigma=0.1 if measured else None,
+        mu=mu,
+        sigma=sigma,
         noise_seconds=None if work.noise_ms is None else work.noise_ms / 1000,
-        peaks=peaks,
         stack=work.stack,
     )
 

@@ -25,6 +25,11 @@ def test_the_page_of_what_is_supported_is_current(generate: ModuleType) -> None:
     assert (ROOT / "docs" / "support.md").read_text("utf-8") == generate.support_page(), "make docs renews it"
 
 
+def test_the_causes_of_the_method_are_current(generate: ModuleType) -> None:
+    text = (ROOT / "docs" / "method.md").read_text("utf-8")
+    assert text == generate.method(text), "make docs renews it"
+
+
 def test_the_readmes_options_are_current(generate: ModuleType) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert text == generate.readme(text), "make docs renews it"

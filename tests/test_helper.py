@@ -444,6 +444,8 @@ def test_a_gpu_jobs_window_has_what_the_agent_sampled_and_the_rest_is_told_once(
     start = end - 1_000 * MS
     columns = [resource("sm_clock", unit="MHz", peak=2000.0)]
     rows = every(1, start - 500 * MS, end + 500 * MS, 1500.0)
+    states = [resource("throttle_sw_power_cap", unit="1", peak=1.0)]
+    leave(tmp_path, "nvml_state", states, every(100, start, end, 1.0), end + 3_500 * MS)
     leave(tmp_path, "nvml", columns, rows, end + 3_500 * MS)  # it lives for some seconds more, however slow this is
     beside.write(gpus=(GPU,), gpu_uuid=GPU, pci_bus_id="0000:83:00.0")
     beside.helper.tick()
@@ -455,6 +457,7 @@ def test_a_gpu_jobs_window_has_what_the_agent_sampled_and_the_rest_is_told_once(
         beside.capture(window, start_ns=start, end_ns=end, realtime_offset_ns=(0, 0), gpu=True, trace=trace)
         beside.helper.tick()
     assert beside.value(names.PATTERN_MU, kind="compute", resource="sm_clock") == pytest.approx(0.75)
+    assert beside.value(names.WINDOW_HOST_RATIO, resource="gpu_power_cap") == 1
     assert resources_missing(beside) == {
         "cpu": 0, "nic": 0, "loader": 0, "sm_clock": 0, "sm": 1, "dram": 1, "pcie": 1, "nvlink": 1,
     }  # fmt: skip

@@ -104,6 +104,10 @@ def test_a_collective_is_found_by_its_name_in_any_category(category: str, name: 
         ("Memset", "Memset (Device)", "memory", "set"),
         ("cuda_runtime", "cudaStreamSynchronize", "host", "sync"),
         ("cuda_runtime", "cudaMalloc", "host", "alloc"),
+        ("cuda_runtime", "cudaStreamBeginCapture_v10000", "host", "capture"),
+        ("cuda_runtime", "cudaGraphInstantiate", "host", "capture"),
+        ("cuda_runtime", "cudaStreamIsCapturing", "host", "other"),  # asked in every allocation
+        ("cuda_runtime", "cudaGraphLaunch", "host", "launch"),
         ("cuda_runtime", "cudaLaunchKernel", "host", "launch"),
         ("cuda_driver", "cuLaunchKernel", "host", "launch"),
         ("cuda_runtime", "cudaMemcpyAsync", "host", "other"),

@@ -31,6 +31,14 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
 }
 """The best way first: what is sampled most finely."""
 
+STATES: Mapping[str, Way] = {
+    "gpu_slowdown": Way(
+        "nvml_state", ("throttle_hw_slowdown", "throttle_hw_thermal", "throttle_hw_power_brake", "throttle_sw_thermal")
+    ),
+    "gpu_power_cap": Way("nvml_state", ("throttle_sw_power_cap",)),
+}
+"""Columns that are 1 while a GPU is so; any of them counts."""
+
 LINKS = (Way("net", ("nic_tx", "nic_rx")), Way("rdma", ("rdma_tx", "rdma_rx")))
 """Of an interface, of an RDMA port."""
 

@@ -6,6 +6,7 @@ this clock. What is not there has a reason, in words for people.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eroica_otel.errors import HardwareError
-from eroica_otel.hardware.choice import LINKS, WAYS, columns_of, link_columns_of
+from eroica_otel.hardware.choice import LINKS, STATES, WAYS, Way, columns_of, link_columns_of
 from eroica_otel.hardware.gathered import MOST_APART_NS, check_cover, mean_of, shares_of
 from eroica_otel.hardware.ring import SUFFIX
 from eroica_otel.hardware.ringreader import Ring, Samples, open_ring
@@ -67,11 +68,13 @@ class Gathered:
         shares: By resource; of a resource with directions by "pcie_tx", "pcie_rx".
         links: The link of the collectives under each name that was found.
         missing: Resources that were wanted and not found, with the reason.
+        states: Share of the window in which the worker's GPUs were so, by model.GPU_STATES; unknown ones are absent.
     """
 
     shares: Mapping[str, Shares] = field(default_factory=dict)
     links: tuple[LinkUse, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, float] = field(default_factory=dict)
 
 
 def wanted_of(sought: Sought) -> tuple[str, ...]:
@@ -90,11 +93,13 @@ def gather(path: Path, sought: Sought, clock: Callable[[], int] = time.monotonic
                 shares |= _resource(rings, resource, sought.gpus, sought, silent)
             except HardwareError as error:
                 missing[resource] = str(error)
+        held = {name: _state(rings, way, sought) for name, way in STATES.items()} if sought.on_gpu else {}
         links = [use for device in sought.links if (use := _link(rings, device, sought)) is not None]
     finally:
         for ring in rings.values():
             ring.close()
-    return Gathered(shares, tuple(links), missing)
+    states = {name: share for name, share in held.items() if math.isfinite(share)}
+    return Gathered(shares, tuple(links), missing, states)
 
 
 def reached(path: Path, family: str, when: int) -> bool:
@@ -122,7 +127,7 @@ def _open(path: Path, now: int) -> tuple[dict[str, Ring], str]:
     except HardwareError:
         return rings, silent
     try:
-        for family in sorted({way.family for ways in (*WAYS.values(), LINKS) for way in ways}):
+        for family in sorted({way.family for ways in (*WAYS.values(), LINKS, tuple(STATES.values())) for way in ways}):
             try:
                 ring = open_ring(folder, family + SUFFIX, owners)
             except HardwareError as error:
@@ -180,6 +185,27 @@ def _shares(ring: Ring, resource: str, places: Sequence[Sequence[int]], sought: 
 def _read(ring: Ring, columns: Sequence[int], sought: Sought) -> Samples:
     """Return the samples of the window, and those beside it: a share holds from the sample before."""
     return ring.read(sought.start_ns - MOST_APART_NS, sought.end_ns + MOST_APART_NS, columns)
+
+
+def _state(rings: Mapping[str, Ring], way: Way, sought: Sought) -> float:
+    """Return the share of the window's samples in which any of the columns was set, the mean over the worker's GPUs.
+
+    NaN where the agent does not tell.
+    """
+    ring = rings.get(way.family)
+    if ring is None or not sought.gpus:
+        return math.nan
+    shares = []
+    for device in sought.gpus:
+        columns = columns_of(ring.layout.resources, way, device)
+        try:
+            read = ring.read(sought.start_ns, sought.end_ns, columns)
+            known = np.isfinite(read.values).any(axis=1)
+            check_cover(read.times[known], sought.start_ns, sought.end_ns)
+        except HardwareError:
+            return math.nan
+        shares.append(float((np.nan_to_num(read.values[known]) > 0).any(axis=1).mean()))
+    return float(np.mean(shares))
 
 
 def _link(rings: Mapping[str, Ring], device: str, sought: Sought) -> LinkUse | None:

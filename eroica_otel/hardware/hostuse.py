@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from eroica_otel.hardware.columns import FileSource
 from eroica_otel.hardware.host import PROC, SYS
+from eroica_otel.hardware.linkdown import LinkDownSource
 from eroica_otel.hardware.processes import ProcessSource
 from eroica_otel.hardware.quotas import CgroupSource
 from eroica_otel.hardware.source import Resource
@@ -43,13 +44,21 @@ class HostUse:
         def seconds() -> float:
             return clock() / SECOND
 
+        self._link = LinkDownSource(sys, clock=seconds)
         self._sources: tuple[FileSource, ...] = (
+            self._link,
             ProcessSource({pid: ()}, proc, sys, clock=seconds),
             CgroupSource((pid,), proc, sys, clock=seconds),
         )
         self._resources: tuple[Resource, ...] = ()
         self._rows: deque[tuple[int, list[float]]] = deque(maxlen=MOST_SAMPLES)
         self._looked = self._read = -LOOK_NS
+
+    def watch(self, link: str) -> None:
+        """Say which link carries the collectives: an interface, a port such as mlx5_0/1, "" while it is unknown."""
+        if link != self._link.link:
+            self._link.link = link
+            self._looked = -LOOK_NS
 
     def sample(self, fast: bool) -> None:
         """Read once if it is time; ``fast`` in a window. Never raises."""

@@ -208,19 +208,25 @@ def _usable(table: Table) -> Bools:
 
 def _merged(told: tuple[Function, ...], which: Codes) -> tuple[tuple[Function, ...], Codes]:
     """Return the functions that patterns are of, one for each id, and the number of each in their order of first
-    appearance; -1: no pattern. Of several that share an id the first one with a stack speaks for all.
+    appearance; -1: no pattern. Of several that share an id the first one with a stack speaks for all; what they
+    measured is "" where it is not one and the same.
     """
+    measured: dict[str, set[str]] = {}
     index: dict[str, int] = {}
     functions: list[Function] = []
     numbers = np.full(len(told), -1, np.int32)
     for variant in _appearing(which, len(told)):
         function = told[variant]
         at = index.setdefault(function.id, len(functions))
+        measured.setdefault(function.id, set()).add(function.resource)
         if at == len(functions):
             functions.append(function)
         elif function.stack and not functions[at].stack:
             functions[at] = function
         numbers[variant] = at
+    for at, function in enumerate(functions):
+        known = measured[function.id] - {""}
+        functions[at] = replace(function, resource=known.pop() if len(known) == 1 else "")
     return tuple(functions), numbers
 
 
@@ -268,7 +274,7 @@ def _looked_up(values: NDArray[_Value], codes: Codes) -> NDArray[_Value]:
 def _calls(calls: Calls, position: Codes, numbers: Codes) -> Calls:
     worker, function = position[calls.worker], numbers[calls.function]
     kept = np.flatnonzero((worker >= 0) & (function >= 0))
-    return Calls(worker[kept], function[kept], calls.group.at(kept))
+    return replace(calls.at(kept), worker=worker[kept], function=function[kept])
 
 
 def _share(values: Doubles) -> Floats:

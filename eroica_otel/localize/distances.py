@@ -78,7 +78,8 @@ def unlike(scene: Scene, function: int, asked: Bools) -> Bools:
 def _compared(scene: Scene, function: int) -> Iterator[tuple[Ints, Floats, Floats]]:
     """Yield each role: its workers, their patterns, and how far two of them may be apart."""
     pattern = pattern_of(scene.columns, function)
-    before = _before(scene, function)
+    medians = scene.reference is not None and (scene.reference.ranks < 0).all()  # of roles: they show no spread
+    before = None if medians else pattern_before(scene, function)
     for group in scene.groups:
         own = pattern[group]
         yield group, own, tolerances(own if before is None else before, scene.policy)
@@ -109,8 +110,9 @@ def pattern_of(columns: Columns, function: int) -> Floats:
     return result
 
 
-def _before(scene: Scene, function: int) -> Floats | None:
-    if scene.reference is None or (scene.reference.ranks < 0).all():  # medians of roles show no spread
+def pattern_before(scene: Scene, function: int) -> Floats | None:
+    """Return (beta, mu, sigma) of a function in the reference, in its own order of workers; None where it is absent."""
+    if scene.reference is None:
         return None
     this = scene.columns.functions[function]
     found = scene.reference.groups.get(("function", this.kind, this.family, this.id))

@@ -14,6 +14,7 @@ from eroica_otel.localize.blame import Blame, blame
 from eroica_otel.localize.columns import Ints
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
+from eroica_otel.localize.evidence import with_signs
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.hostwords import host_evidence
 from eroica_otel.localize.pipeline import CAUSE, stage_blame, stage_evidence
@@ -32,8 +33,9 @@ def culprit_finding(
     """Return the finding about workers that are unlike their peers, and what the waiting says about it."""
     if case.cause.name == CAUSE:
         return _stage_finding(scene, case, history)
+    case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
     blamed = blame(scene, case.workers, case.excess, culprits)
-    evidence = [*work_evidence(scene, case.judgement, case.workers)]
+    evidence = [*work_evidence(scene, case.judgement, case.workers), *shown]
     if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
         evidence += core_evidence(scene, case.workers)
     evidence += host_evidence(scene, case.workers)
@@ -73,12 +75,13 @@ def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:
     the change.
     """
     policy = scene.policy
+    case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
     impact = max(min(case.excess, scene.growth), 0.0)
     ratio = impact / scene.iteration
     vague = case.cause.name == "unknown" and (ratio < policy.drift_unknown_ratio or not scene.degraded)
     small = ratio < policy.impact_least_ratio or vague or case.cause.name == "cpu_contention"
     return _finding(
-        scene, case, "job", ratio, impact, everyone_evidence(scene, case.judgement),
+        scene, case, "job", ratio, impact, (*everyone_evidence(scene, case.judgement), *shown),
         severity="info" if small else _grade(scene, ratio),
         confidence="high" if long_enough(scene) and case.cause.name != "unknown" else "low",
         scope="job",

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from eroica_otel.localize.causes import Cause, Facts, cause_of
+from eroica_otel.localize.bare import COMMUNICATION, finding_of, largest_in, named
+from eroica_otel.localize.causes import Facts, cause_of, refined
 from eroica_otel.localize.columns import Floats, ranks_text
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
+from eroica_otel.localize.evidence import function_signs
 from eroica_otel.localize.excess import Judgement, judge_unit
 from eroica_otel.localize.findings import persistence, scope_of
 from eroica_otel.localize.network import Edge, Network
@@ -21,22 +23,12 @@ from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import Key, totals
-from eroica_otel.localize.wording import duration, iteration_evidence, percent
+from eroica_otel.localize.wording import duration, percent
 from eroica_otel.model import Finding, Report
 from eroica_otel.table import Workers
 
-_BLANK = {
-    "kind": "", "function": "", "function_id": "", "stack": (), "ranks": (), "hosts": (), "roles": (),
-    "expectation_distance": None, "differential_distance": None, "drift_distance": None, "persistence": "once",
-}  # fmt: skip
-
 _WHOLE = ("input", "loader")
 """Families whose functions are parts of one thing."""
-
-
-def _finding(cause: Cause, **values: object) -> Finding:
-    merged = {**_BLANK, "cause": cause.name, "domain": cause.domain, "advice": cause.advice, **values}
-    return Finding(**merged)  # type: ignore[arg-type]
 
 
 def stopped_finding(workers: Workers, lost: Floats, policy: Policy, history: Sequence[Report]) -> Finding | None:
@@ -53,7 +45,7 @@ def stopped_finding(workers: Workers, lost: Floats, policy: Policy, history: Seq
     evidence = _stopped_evidence(workers, worst, float(lost[worst]))
     if everyone:
         evidence.append(f"{ranks_text(ranks)} stopped: the whole job or machine was suspended")
-    return _finding(
+    return finding_of(
         cause,
         verdict="job" if everyone else "culprit",
         severity="critical" if proven or share >= policy.critical_ratio else "warning",
@@ -138,56 +130,12 @@ def _nic(scene: Scene, waiting: float, score: float, evidence: tuple[str, ...], 
     impact = growth if grown else estimate
     ratio = impact / scene.iteration
     severity = "critical" if ratio >= scene.policy.critical_ratio else "warning"
-    return _finding(
+    return finding_of(
         cause_of(Facts(link=True), scene.policy),
-        kind="communication", **_largest_communication(scene), evidence=evidence,
+        **{"kind": "communication", **named(scene, largest_in(scene, COMMUNICATION)), **values}, evidence=evidence,
         severity=severity if ratio >= scene.policy.material_ratio else "info",
         confidence="high" if grown else "low",
-        impact_ratio=ratio, impact_seconds=impact, **values,
-    )  # fmt: skip
-
-
-def _largest_communication(scene: Scene) -> dict[str, object]:
-    """The communication function on which most time is spent, with its distances over all workers."""
-    of_kind = scene.columns.groups.get(("kind", "communication"), ())
-    if not of_kind:
-        return {}
-
-    def key(at: int) -> tuple[str, ...]:
-        function = scene.columns.functions[at]
-        return ("function", function.kind, function.family, function.id)
-
-    largest = max(of_kind, key=lambda at: median(totals(scene.columns, key(at))))
-    function = scene.columns.functions[largest]
-    apart = distances(scene, largest, judge_unit(scene, key(largest)), ())
-    return {
-        "function": function.name, "function_id": function.id,
-        "expectation_distance": apart.expectation, "drift_distance": apart.drift,
-    }  # fmt: skip
-
-
-def communication_grown(scene: Scene) -> Finding | None:
-    """Return the finding for communication that grew on all ranks while no work and no link explains it."""
-    policy = scene.policy
-    growth = median(scene.waiting_growth)
-    noise = np.nan_to_num(median(scene.waiting_noise))
-    if not growth >= max(policy.material_ratio * scene.iteration, policy.noise_levels * float(noise)):
-        return None
-    # What one rank lacks a core for, or stands still for once, all others wait for.
-    impact = max(min(growth - float(scene.lost_growth.max()), scene.growth), 0.0)
-    ratio = impact / scene.iteration
-    large = ratio >= policy.drift_unknown_ratio and scene.degraded
-    cause = cause_of(Facts(kind="communication", iteration=scene.iteration, excess=growth, everyone=True), policy)
-    evidence = (
-        f"communication takes {duration(median(scene.waiting))} an iteration on the median rank, "
-        f"{duration(growth)} more than in the reference window",
-        iteration_evidence(scene),
-        "no rank has more work of its own than its peers, and no link is slower than the others where rates are known",
-    )
-    severity = ("critical" if ratio >= policy.critical_ratio else "warning") if large else "info"
-    return _finding(
-        cause, verdict="job", severity=severity, confidence="low", scope="job", kind="communication",
-        **_largest_communication(scene), impact_ratio=ratio, impact_seconds=impact, evidence=evidence,
+        impact_ratio=ratio, impact_seconds=impact,
     )  # fmt: skip
 
 
@@ -200,7 +148,7 @@ def contention_finding(scene: Scene) -> Finding | None:
         return None
     before = "" if scene.reference is None else f", {percent(median(scene.reference.delay))} in the reference window"
     facts = Facts(iteration=scene.iteration, delay_excess=seconds, everyone=True)
-    return _finding(
+    return finding_of(
         cause_of(facts, scene.policy), verdict="job", severity="info", confidence="low", scope="job",
         impact_ratio=seconds / scene.iteration, impact_seconds=seconds,
         evidence=(f"the median rank is without a core for {percent(share)} of the window{before}",),
@@ -275,9 +223,10 @@ def _outside_finding(scene: Scene, apart: float, at: int, before: str, persisten
         median(judgement.now.on),
         everyone=True,
     )
-    expected, cause = scene.policy.expected(function.kind), cause_of(facts, scene.policy)
+    expected = scene.policy.expected(function.kind)
+    cause = refined(cause_of(facts, scene.policy), function_signs(scene, at), scene.policy)
     on_cpu = facts.on_excess / facts.excess if facts.excess > 0 else math.nan
-    return _finding(
+    return finding_of(
         cause, verdict="job", severity="info", confidence="low", scope="job",
         advice=advice_on(cause, function, on_cpu, scene.policy.on_cpu_ratio),
         kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,

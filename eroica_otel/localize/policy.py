@@ -44,6 +44,8 @@ class Policy:
     on_cpu_ratio: float = 0.25  # measured: CPU share of blocked frames up to 0.09, of busy ones from 0.45
     idle_use_ratio: float = 0.10  # chosen: an operator that uses the CPU less than this cannot lack one
 
+    gpu_slowdown_ratio: float = 0.10  # chosen: share of the window in which heat or power supply hold a clock down
+
     # A process that did not run.
     silence_least_seconds: float = 0.1  # measured: up to 0.07 s without a stack in windows that nothing disturbed
     stopped_gap_seconds: float = 1.0  # measured: the longest gap of a busy but running process was 0.6 s

@@ -1,7 +1,8 @@
 """What to do about a cause: takes the function that shows it, gives the sentence that fits what there is already.
 
 The table of causes holds one sentence for each cause, which alerts show too. Of a slow input it depends on whether
-processes of the DataLoader read ahead: to ask for some where there are some helps nobody.
+processes of the DataLoader read ahead: to ask for some where there are some helps nobody. That a GPU has more to do may
+be another program's work.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def advice_on(cause: Cause, function: Function, on_cpu: float, busy: float) -> s
         on_cpu: CPU time of it as a share of its time, NaN unknown.
         busy: From this share on it computes rather than waits.
     """
+    if cause.name == "load_imbalance" and not math.isfinite(on_cpu):
+        return f"{cause.advice}; where it is equal, see what else runs on this GPU"
     if cause.name != "slow_input":
         return cause.advice
     if function.family == "loader":

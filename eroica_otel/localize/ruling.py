@@ -13,16 +13,13 @@ from eroica_otel.localize.blame import Blame, victims_of, waits_in
 from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.excess import Judgement, judge_units
 from eroica_otel.localize.findings import culprit_finding, function_of, job_finding
-from eroica_otel.localize.jobwide import (
-    communication_grown,
-    contention_finding,
-    expectation_finding,
-    link_findings,
-)
+from eroica_otel.localize.grown import communication_grown, synchronisation_grown
+from eroica_otel.localize.jobwide import contention_finding, expectation_finding, link_findings
 from eroica_otel.localize.late import late_arrivals
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.notes import alone, few, notes, one_iteration
 from eroica_otel.localize.scene import Scene
+from eroica_otel.localize.slowgroups import group_findings
 from eroica_otel.localize.stages import Case, all_changed, excess_cases, no_consensus, some_changed
 from eroica_otel.model import Finding, Report, Victims
 
@@ -104,10 +101,10 @@ def _stages(
     yield _culprits(scene, excess_cases(scene, judgements, out), out, history)
     if out:
         return  # the times of everybody contain the stop
-    yield _Found(tuple(link_findings(scene, network)))
+    yield _Found((*link_findings(scene, network), *group_findings(scene)))
     yield _culprits(scene, some_changed(scene, judgements, out), out, history)
     yield _Found(tuple(job_finding(scene, case, history) for case in all_changed(scene, judgements)))
-    yield _Found(_given(communication_grown(scene)))
+    yield _Found(_given(communication_grown(scene) or synchronisation_grown(scene)))
     yield _Found(_given(contention_finding(scene)) or _given(expectation_finding(scene)))
 
 

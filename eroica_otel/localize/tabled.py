@@ -47,9 +47,14 @@ def _doubles(values: Iterable[float | None]) -> Doubles:
 
 
 def _calls(patterns: Sequence[Pattern], worker: Codes, function: Codes) -> Calls:
-    found = [(at, one.group) for at, pattern in enumerate(patterns) for one in pattern.collectives]
+    found = [(at, one) for at, pattern in enumerate(patterns) for one in pattern.collectives]
     at = np.array([entry for entry, _ in found], np.int64)
-    return Calls(worker[at], function[at], Words.of(group for _, group in found))
+    return Calls(
+        worker[at], function[at], Words.of(one.group for _, one in found),
+        count=_doubles(one.calls for _, one in found),
+        call_bytes=_doubles(one.bytes / one.calls if one.bytes and one.calls > 0 else None for _, one in found),
+        fastest_seconds=_doubles(one.fastest_seconds for _, one in found),
+    )  # fmt: skip
 
 
 def workers_of(windows: Sequence[WorkerWindow]) -> Workers:

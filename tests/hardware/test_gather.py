@@ -14,6 +14,7 @@ import pytest
 
 from eroica_hardware.readings import mean_share
 from eroica_otel.errors import HardwareError
+from eroica_otel.hardware.choice import STATES
 from eroica_otel.hardware.gather import Gathered, Sought, gather
 from eroica_otel.hardware.gathered import shares_of
 from eroica_otel.hardware.ring import SUFFIX
@@ -59,6 +60,24 @@ def test_shares_are_those_of_this_workers_gpu(tmp_path: Path) -> None:
     assert np.isnan(share.peak_bytes)
     assert "sm_clock" not in gathered.missing
     assert gathered.missing["dram"] == f"the node agent does not sample it of {GPU}"
+
+
+def test_the_share_of_the_window_in_which_the_clock_is_held_down(tmp_path: Path) -> None:
+    columns = [resource(name, unit="1", peak=1.0) for name in STATES["gpu_slowdown"].columns]
+    half = (START + END) // 2
+    # read every 100 ms: hot in the second half, and the power brake for its last quarter, which is part of it
+    rows = [(t, [0.0, float(t > half), float(t > END - 1_000 * MS), 0.0]) for t in range(START, END, 100 * MS)]
+    leave(tmp_path, "nvml_state", columns, rows, NOW)
+    assert found(tmp_path).states == {"gpu_slowdown": pytest.approx(0.5, abs=0.03)}
+    assert found(tmp_path, on_gpu=False).states == {}
+    assert found(tmp_path, gpus=(OTHER,)).states == {}
+    assert found(tmp_path, gpus=()).states == {}
+
+
+def test_what_was_hardly_read_says_nothing_of_the_clock(tmp_path: Path) -> None:
+    columns = [resource("throttle_sw_power_cap", unit="1", peak=1.0)]
+    leave(tmp_path, "nvml_state", columns, every(100, START, START + 500 * MS, 1.0), NOW)
+    assert found(tmp_path).states == {}
 
 
 def test_of_a_counter_each_sample_tells_of_the_time_that_follows_it(tmp_path: Path) -> None:

@@ -63,6 +63,30 @@ def test_what_happened_in_the_window_counts_and_nothing_else(watched: Watched) -
     assert found.keys() <= {*HOST_RATIOS, *HOST_RATES}
 
 
+@pytest.mark.parametrize(
+    ("link", "file"),
+    [
+        ("eth0", "class/net/eth0/carrier_down_count"),
+        ("mlx5_0/1", "class/infiniband/mlx5_0/ports/1/counters/link_downed"),
+    ],
+)
+def test_how_often_the_link_of_the_collectives_went_down(watched: Watched, link: str, file: str) -> None:
+    """3 falls before the window, and 2 in its 10 s."""
+    watched.tree.write(watched.tree.sys / file, 3)
+    watched.use.watch(link)
+    watched.run(6.0)
+    watched.tree.write(watched.tree.sys / file, 5)
+    watched.run(6.0)
+    assert watched.use.during(START, END)["link_down"] == pytest.approx(0.2, rel=0.02)
+
+
+def test_a_link_that_nobody_named_or_that_does_not_tell_is_absent(watched: Watched) -> None:
+    watched.run(3.0)
+    watched.use.watch("eth7")
+    watched.run(9.0)
+    assert "link_down" not in watched.use.during(START, END)
+
+
 def test_without_limits_and_without_readings_it_is_absent_and_never_0(watched: Watched) -> None:
     (watched.tree.sys / GROUP / "memory.max").write_text("max")
     os.unlink(watched.tree.proc / "42" / "io")
