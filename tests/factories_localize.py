@@ -237,6 +237,48 @@ def _noisy_rank(random: np.random.Generator, level: float) -> Rank:
     return rank(base=functions, run_delay_ratio=delay, sampler_gap_seconds=float(random.uniform(0.01, 0.3)))
 
 
+def noisy_gpu(seed: int, count: int, *fault: Work, bad: int = 0, **changes: Any) -> list[WorkerWindow]:
+    """Return a clean window of GPUs in pairs on nodes, whose hosts show this and that; ``bad`` does ``fault`` too."""
+    random = np.random.default_rng(seed)
+    ranks = [_noisy_gpu(random, at, fault if at == bad else ()) for at in range(count)]
+    values: dict[str, Any] = {"transfer_ms": float(random.uniform(20, 22)), "reason": "manual"}
+    return window_of(ranks, **values | changes)
+
+
+def _noisy_gpu(random: np.random.Generator, at: int, fault: Sequence[Work]) -> Rank:
+    def some(ms: float, share: float) -> float:
+        return max(ms * float(random.normal(1, share)), 0.01)
+
+    def use(resource: str, mu: float, spread: float) -> tuple[str, float, float]:
+        return resource, float(random.normal(mu, spread)), float(random.uniform(0.05, 0.1))
+
+    base = (
+        Work("bf16_gemm", some(60, 0.01), None, "compute", "gemm", use=use("sm_clock", 0.92, 0.01)),
+        Work("relu", some(8, 0.01), None, "compute", "elementwise", use=use("sm_clock", 0.92, 0.01)),
+        Work("Memcpy HtoD", some(4, 0.1), None, "memory", "copy", use=use("pcie", 0.6, 0.05)),
+        Work("cudaStreamSynchronize", some(2, 0.2), 1.0, "host", "sync"),
+        Work("cudaMalloc", some(0.3, 0.2), 0.1, "host", "alloc"),
+        Work("cudaLaunchKernel", some(3, 0.2), 2.0, "host", "launch"),
+        Work("train (train.py:12)", some(4, 0.15), 3.0),
+        blocked_input(some(1, 0.25), on=0.3),
+        Work("save (serialization.py:900)", some(0.5, 0.3), 0.1, stack=IN_SAVE),
+    )
+    return rank(
+        *fault, base=base, host=f"node-{at // 2}", host_use=_readings(random), link=use("nic", 0.6, 0.03),
+        groups=(Collective(f"pair-{at // 2}", ITERATIONS, ITERATIONS << 20, 0.001 * some(20, 0.05)),),
+    )  # fmt: skip
+
+
+def _readings(random: np.random.Generator) -> dict[str, float]:
+    """Return what hosts read, some of it out of the ordinary here and there."""
+    return {
+        "major_faults": float(random.exponential(3)), "numa_away": float(random.uniform(0, 0.3)),
+        "process_disk_read": float(random.exponential(2e7)), "cgroup_cpu": float(random.uniform(0.2, 1.0)),
+        "process_cpu": float(random.uniform(0.1, 1.0)), "gpu_power_cap": float(random.uniform(0, 1)),
+        "gpu_slowdown": float(random.uniform(0, 0.05)), "link_down": 0.0,
+    }  # fmt: skip
+
+
 TRAIN = ("__main__:<module>:1", "train:main:12", "train:step:30")
 IN_ALL_REDUCE = (
     *TRAIN,

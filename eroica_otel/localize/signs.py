@@ -95,6 +95,11 @@ def _by_cpu(signs: Signs) -> bool:
     return signs.kind in ("python", "host") or signs.resource == "cpu"
 
 
+def _same_work(signs: Signs) -> bool:
+    """Whether the others do this too: a function that only these ranks run is slow by itself."""
+    return signs.others > 0
+
+
 def saves(signs: Signs, _: Policy) -> bool:
     """A frame of a save is on the stack: the iteration is longer by what the save takes, on or off the CPU."""
     return signs.kind == "python" and signs.pause == "save"
@@ -166,12 +171,14 @@ def waits_for_memory(signs: Signs, policy: Policy) -> bool:
     full memory limit alone is no evidence: what files leave in memory counts to it and is given back.
     """
     idle = signs.on_share <= 1 - policy.explains_ratio
-    return _by_cpu(signs) and not _input(signs) and "major_faults" in signs.host and idle
+    work = _by_cpu(signs) and _same_work(signs) and not _input(signs)
+    return work and "major_faults" in signs.host and idle
 
 
 def misplaced(signs: Signs, policy: Policy) -> bool:
     """Work of a core takes more CPU time, as reads from another node's memory do, while the process changes nodes."""
-    return _by_cpu(signs) and "numa_away" in signs.host and signs.on_share >= policy.on_cpu_ratio
+    work = _by_cpu(signs) and _same_work(signs) and signs.on_share >= policy.on_cpu_ratio
+    return work and "numa_away" in signs.host
 
 
 def starved(signs: Signs, policy: Policy) -> bool:
@@ -183,7 +190,7 @@ def crowded(signs: Signs, policy: Policy) -> bool:
     """Operators or launches of all ranks are longer with little CPU time of their own, while the processes fill all
     cores that they may use: their own threads wait for each other.
     """
-    work = signs.kind in ("compute", "host") and _by_cpu(signs)
+    work = signs.kind in ("compute", "host") and _by_cpu(signs) and _same_work(signs)
     return signs.everyone and work and "process_cpu" in signs.host and signs.on_share <= 1 - policy.explains_ratio
 
 

@@ -74,7 +74,7 @@ COPY = {"kind": "memory", "others": 0.010, "excess": 0.040, "use": 0.18, "use_ot
 LINK = {"kind": "communication", "everyone": True, "others": 0.05, "excess": 0.1, "resource": "nic",
         "use": 0.3, "use_others": 0.9, "unsteady": 0.03, "unsteady_others": 0.02}  # fmt: skip
 GROUP = {"kind": "communication", "others": 0.02, "excess": 0.02, "use": 0.4, "use_others": 0.8}
-BY_CPU = {"kind": "compute", "resource": "cpu", "on_share": 0.1}
+BY_CPU = {"kind": "compute", "resource": "cpu", "on_share": 0.1, "others": 0.05}
 
 
 def signs(**given: Any) -> Signs:
@@ -104,8 +104,11 @@ def signs(**given: Any) -> Signs:
         ("memory_pressure", signs(**BY_CPU, host={"major_faults": 50.0})),
         ("unknown", signs(**BY_CPU | {"on_share": 0.9}, host={"major_faults": 50.0})),
         ("unknown", signs(**BY_CPU | {"resource": "sm_clock"}, host={"major_faults": 50.0})),
-        ("numa_misplaced", signs(kind="python", on_share=0.9, host={"numa_away": 0.3})),
-        ("unknown", signs(kind="python", on_share=0.1, host={"numa_away": 0.3})),
+        ("numa_misplaced", signs(kind="python", on_share=0.9, others=0.05, host={"numa_away": 0.3})),
+        ("unknown", signs(kind="python", on_share=0.1, others=0.05, host={"numa_away": 0.3})),
+        ("unknown", signs(kind="python", on_share=0.9, others=0.0, host={"numa_away": 0.3})),  # nobody else runs it
+        ("unknown", signs(**BY_CPU | {"others": 0.0}, host={"major_faults": 50.0})),
+        ("unknown", signs(**BY_CPU | {"others": 0.0}, everyone=True, host={"process_cpu": 0.95})),
         ("storage_slow", signs(kind="python", family="input", on_share=0.1, storage=True)),
         ("storage_slow", signs(kind="python", family="loader", on_share=0.1, host={"process_disk_read": 1e8})),
         ("storage_slow", signs(kind="python", family="input", on_share=0.1, host={"major_faults": 50.0})),
