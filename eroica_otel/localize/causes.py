@@ -239,15 +239,15 @@ TABLE: tuple[Cause, ...] = (
     ),
     Cause(
         "memory_pressure", HARDWARE,
-        "work of a core outside the input, that the others do too, is longer and mostly off the CPU, with 10 major page "
-        "faults a second and twice what the others have",
+        "work of a core outside the input, that the others do too, is longer and mostly off the CPU, with 10 major "
+        "page faults a second and twice what the others have",
         "give the worker more memory or find what grows",
         sign=by.waits_for_memory, worker_wide=True,
     ),
     Cause(
         "numa_misplaced", HARDWARE,
-        "work of a core that the others do too takes more CPU time, and the process is on another NUMA node for 10 % of "
-        "the time and twice what the others are",
+        "work of a core that the others do too takes more CPU time, and the process is on another NUMA node for 10 % "
+        "of the time and twice what the others are",
         "bind the process to the NUMA node of its GPU and NIC",
         sign=by.misplaced, worker_wide=True,
     ),
