@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -179,10 +178,3 @@ class Endpoint:
     def series(self, number: int = -1) -> set[str]:
         message = ExportMetricsServiceRequest.FromString(self.bodies[number])
         return {m.name for r in message.resource_metrics for s in r.scope_metrics for m in s.metrics}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

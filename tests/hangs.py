@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eroica_otel import names
+from eroica_otel.demo.monitoring import free_ports
 from eroica_otel.demo.stage import free_port
 from eroica_otel.model import Finding, Report, WorkerWindow
 from eroica_otel.publish.report import json as report_json
@@ -36,7 +37,7 @@ class Training:
         self.folder, self.control, self.pause_seconds = folder, folder / "control", pause_seconds
         self.control.mkdir()
         self.log, self.faults, self.began, self.onset, self.onset_time = folder / "log", 0, 0, 0.0, 0.0
-        self.port = free_port() // 10 * 10
+        self.port = free_ports(RANKS)[0]
         self.listen = f"127.0.0.1:{free_port()}"
         self.localizer, self.process = self._localizer(), self._torchrun()
 

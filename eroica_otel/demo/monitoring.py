@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 import socket
 import urllib.parse
@@ -26,6 +27,8 @@ INTERVAL = "5s"
 DEAD_MAN = "EroicaDeadMan"
 ALERTMANAGERS = ("prometheus-alertmanager", "alertmanager")
 """What the program is called: on Debian, and as it is released."""
+LOWEST_PORT, HIGHEST_PORT = 10_000, 29_000
+"""Where free ports are looked for."""
 _REMEDY = "on Debian: apt-get install --no-install-recommends prometheus prometheus-alertmanager"
 
 
@@ -134,14 +137,15 @@ class Monitoring:
 def free_ports(count: int) -> list[int]:
     """Return ``count`` neighbouring TCP ports of loopback that nobody listens on at this moment.
 
+    They lie below those that systems draw for connections going out (Linux from 32768, others from 49152), any of which
+    could take one before it is used, and where they begin is left to chance, so that two who ask get two.
+
     Raises:
         EroicaError: there are none.
     """
     for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first: int = probe.getsockname()[1]
-        if first + count < 65536 and all(_is_free(port) for port in range(first, first + count)):
+        first = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT - count)
+        if all(_is_free(port) for port in range(first, first + count)):
             return list(range(first, first + count))
     raise EroicaError(f"there are no {count} neighbouring free ports on this machine; end something that listens")
 

@@ -198,3 +198,8 @@ def test_times_of_prometheus_are_read_to_the_last_decimal(text: str, seconds: fl
 def test_free_ports_are_neighbours() -> None:
     first, *rest = free_ports(4)
     assert rest == [first + 1, first + 2, first + 3]
+
+
+def test_free_ports_are_none_that_a_connection_going_out_is_given() -> None:
+    first, *_, last = free_ports(4)
+    assert 1024 < first < last < 32768

@@ -15,6 +15,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import MetricsTimeoutError
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
+from eroica_otel.demo.stage import free_port
 from eroica_otel.export.board import Board
 from eroica_otel.export.delivery import (
     DEFAULT_INTERVAL_SECONDS,
@@ -28,7 +29,7 @@ from eroica_otel.export.delivery import (
 from eroica_otel.export.instruments import create
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
-from factories_worker import Endpoint, free_port, identity, worker_window
+from factories_worker import Endpoint, identity, worker_window
 
 
 @pytest.fixture

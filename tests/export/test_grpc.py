@@ -16,11 +16,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
+from eroica_otel.demo.stage import free_port
 from eroica_otel.export.board import Board
 from eroica_otel.export.instruments import create
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
-from factories_worker import free_port, identity, worker_window
+from factories_worker import identity, worker_window
 
 
 class Receiver(service.MetricsServiceServicer):

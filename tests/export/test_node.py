@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from eroica_otel.demo.stage import free_port
 from eroica_otel.export import node
 from eroica_otel.export.node import NodePage, merged, pages
 from eroica_otel.status import PAGE_FILE
-from factories_worker import free_port
 from jobs import scrape, wait_until
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
+from eroica_otel.demo.stage import free_port
 from eroica_otel.errors import DeliveryError
 from eroica_otel.export import pull
 from eroica_otel.export.board import Board
@@ -17,7 +18,7 @@ from eroica_otel.export.delivery import provider, resource
 from eroica_otel.export.instruments import create, record
 from eroica_otel.export.points import window_points
 from eroica_otel.export.standing import standing_points
-from factories_worker import free_port, identity, status, worker_window
+from factories_worker import identity, status, worker_window
 
 
 def get(url: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from eroica_otel.config import WorkerConfig
+from eroica_otel.demo.stage import free_port
 from eroica_otel.export import pull
 from eroica_otel.export.board import Board
 from eroica_otel.export.delivery import provider, resource
@@ -27,7 +28,7 @@ from eroica_otel.query.decode import decode
 from eroica_otel.query.look import SETTLE_SECONDS
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.prometheus import PrometheusSource
-from factories_worker import FakeClock, free_port, identity, status, worker_window
+from factories_worker import FakeClock, identity, status, worker_window
 from jobs import wait_until
 from remote_write import Sample, WriteServer, series
 from servers import Server, prometheus, victoria_metrics
