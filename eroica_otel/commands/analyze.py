@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eroica_otel.commands import offline_options
+from eroica_otel.commands.flight import check_alone, judged
 from eroica_otel.commands.report import deliver, folders, question_options
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
@@ -16,6 +17,7 @@ from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Report, Timeline
 from eroica_otel.offline.files import find
 from eroica_otel.offline.load import Options, Run, load
+from eroica_otel.offline.problem import left_out
 from eroica_otel.offline.push import Destination, destination, push
 from eroica_otel.offline.ranks import fits
 from eroica_otel.offline.redacted import named, redacted
@@ -23,7 +25,7 @@ from eroica_otel.publish.report.pictures import shown_workers
 from eroica_otel.publish.report.verdict import grave
 from eroica_otel.publish.report.words import plural, visible
 
-HELP = "find the slow worker in traces that you already have: files or a folder of one or many ranks"
+HELP = "find the slow worker in traces that you already have, or the rank of a hang in flight recorder dumps"
 
 _EPILOG = """\
 examples:
@@ -31,8 +33,10 @@ examples:
   eroica-otel analyze rank0.json.gz rank1.json.gz --html r.html
   eroica-otel analyze --compare before/ after/                  what changed from one run to another
   eroica-otel analyze traces/ --rank first.json=0 --role last=6,7
+  eroica-otel analyze --flight-recorder dumps/                  who holds up a job that hangs
 
 A trace is what torch.profiler exports (JSON, also .json.gz), an SQLite export of Nsight Systems, or a capture folder.
+A dump is what torch's flight recorder writes, one file a rank (pickle or JSON). No code in a file is ever run.
 
 where the patterns can be pushed:
   by remote write   Prometheus (with --web.enable-remote-write-receiver), VictoriaMetrics, Mimir, Thanos Receive
@@ -44,8 +48,6 @@ where the patterns can be pushed:
 exit codes: 0 no finding, 1 finding, 2 wrong usage, 3 failure; 3 also where a trace could not be used and the others
 show no finding
 """
-_PROBLEMS = 20
-"""Files left out that a report names; standard error names all."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"),
         help="judge AFTER by what BEFORE was; each is a file or a folder",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flight-recorder", type=Path, metavar="DIR",
+        help="judge the dumps of torch's flight recorder in DIR: who is missing in which collective",
     )  # fmt: skip
     offline_options.configure(parser)
     where = parser.add_argument_group("where it delivers")
@@ -76,19 +82,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Read, judge, show and write; return 1 for a finding above info, 3 where a trace could not be used, else 0.
 
     Raises:
-        ConfigError: an option cannot be used, or the paths hold no trace.
-        TraceError: no trace can be read.
+        ConfigError: an option cannot be used, or the paths hold no trace or dump.
+        TraceError: no trace or dump can be read.
         EroicaError: a file cannot be written.
     """
     folders(arguments.source)
+    check_alone(arguments)
     to = _destination(arguments)
     config = WorkerConfig.from_env(os.environ)
     for wrong in config.problems:
         if "EROICA_REDACT" in wrong:
             _say(wrong)
-    runs = _runs(arguments)
-    shown = [redacted(one, config, os.environ, arguments.job, _say) for one in runs]
-    report = _report(shown)
+    if arguments.flight_recorder is not None:
+        run, report = judged(arguments, config, os.environ, _say)
+        runs, shown = [], [run]
+    else:
+        runs = _runs(arguments)
+        shown = [redacted(one, config, os.environ, arguments.job, _say) for one in runs]
+        report = _report(shown)
     deliver(arguments, report, lambda: [f"report: {arguments.html}"] if arguments.html else [])
     problems = [problem for one in shown for problem in one.problems]
     for problem in problems:
@@ -147,10 +158,7 @@ def _report(runs: list[Run]) -> Report:
     reference = [replace(window, window_id=run.windows[0].window_id - 1) for one in before for window in one.windows]
     report = judge_traces(run.windows, reference, expected=run.expected, apart=run.apart)
     notes = [*run.notes, *(f"BEFORE: {note}" for one in before for note in one.notes)]
-    problems = [f"left out: {problem.text}" for one in runs for problem in one.problems]
-    notes += problems[:_PROBLEMS]
-    if len(problems) > _PROBLEMS:
-        notes.append(f"left out: {plural(len(problems) - _PROBLEMS, 'more file')}")
+    notes += left_out([problem for one in runs for problem in one.problems])
     return _with_timelines(replace(report, notes=(*report.notes, *notes)), run)
 
 

@@ -1,8 +1,10 @@
 """The verdict on a window in which nothing moved: takes blocked windows and what is known of the ranks, gives the
 report.
 
-The table of docs/method.md in its order: stopped, dead, pause, stalled save, missing by collective sequence, stack
-not in a wait frame, unread, another collective than the others, never heard. Nobody is named without evidence.
+The table of docs/method.md in its order: stopped, dead, pause, stalled save, missing by collective sequence, a
+collective that does not complete there alone, stack not in a wait frame, unread, another collective than the others,
+ahead of the others, never heard. Nobody is named without evidence. What only a flight recorder tells is in
+hangcalls.py.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from eroica_otel.localize import hangcalls
 from eroica_otel.localize import hangwords as words
+from eroica_otel.localize.calls import Calls
 from eroica_otel.localize.hangscene import HangScene, hang_finding, scene_of_hang, victims_of_hang
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.presence import Presence
-from eroica_otel.localize.sequence import common_collective, lags
+from eroica_otel.localize.sequence import ahead, common_collective, lags, unfinished
 from eroica_otel.localize.stands import Stand, inside_loop, usual_frames
 from eroica_otel.model import Finding, Report, WorkerWindow
 
@@ -36,6 +40,7 @@ def judge_hang(
     reference: Sequence[WorkerWindow],
     presence: Mapping[int, Presence],
     policy: Policy,
+    calls: Calls | None = None,
 ) -> Report:
     """Return the verdict on a hang.
 
@@ -45,8 +50,9 @@ def judge_hang(
         reference: Healthy windows of the job, () without; their stacks tell what belongs to the training loop.
         presence: What is known of ranks beside their windows.
         policy: Thresholds.
+        calls: Single collectives by rank, of a flight recorder; None of a live window.
     """
-    scene = scene_of_hang(windows, presence, base.workers_expected, policy)
+    scene = scene_of_hang(windows, presence, base.workers_expected, policy, calls)
     found = list(_proven(scene))
     note = "" if found else _no_hang(scene, reference)
     if not note and not any(finding.confidence == "high" for finding in found):
@@ -102,13 +108,18 @@ def _pauses(stand: Stand, policy: Policy) -> bool:
 def _shown(scene: HangScene, reference: Sequence[WorkerWindow]) -> list[Finding]:
     """Return what the first row of the table finds that finds anything."""
     rows: tuple[Callable[[HangScene], list[Finding]], ...] = (
-        _stalled, _missing, _in_python, _unread, _elsewhere, _unheard,
+        _stalled, _missing, _unfinished, _in_python, _unread, _elsewhere, _ahead, _unheard,
     )  # fmt: skip
+    if scene.calls is not None:
+        rows = (
+            hangcalls.differing, hangcalls.held_up, _missing, hangcalls.transferring, hangcalls.idle, _elsewhere,
+            _ahead, _unheard,
+        )  # fmt: skip
     for row in rows:
         found = row(scene)
         if found:
             return found
-    return _everybody(scene, reference)
+    return _everybody(scene, reference) if scene.calls is None else []
 
 
 def _blamable(scene: HangScene) -> list[Stand]:
@@ -140,11 +151,29 @@ def _missing(scene: HangScene) -> list[Finding]:
     for same in places:
         if mutual and same is many and 2 * len(many) > len(behind) > len(many):
             continue
-        own = same[0].read and not same[0].in_frame and not mutual
-        evidence = words.missing(scene, same, [by_rank[stand.rank] for stand in same])
+        own = same[0].read and not same[0].in_frame and not mutual and scene.calls is None
+        mine = [by_rank[stand.rank] for stand in same]
+        # Where most are behind and in no code of their own, the few ahead may as well have called one too many.
+        many = not own and len(found) > len({rank for lag in found for rank in lag.waiters}) + 1
+        evidence = words.missing(scene, same, mine, either=many)
         cause = "hang_in_python" if own else "hang_missing_rank"
-        result.append(hang_finding(scene, cause, [s.rank for s in same], same[0], evidence, sure=not mutual))
+        result.append(
+            hang_finding(scene, cause, [s.rank for s in same], same[0], evidence, sure=not mutual and not many)
+        )
     return result
+
+
+def _unfinished(scene: HangScene) -> list[Finding]:
+    """Who has not got through a collective that others of its group got through, where nobody is missing.
+
+    A broadcast ends early on its root, and the window does not tell which collective it is: low confidence.
+    """
+    stands = {stand.rank: stand for stand in scene.stands}
+    for each in unfinished({rank: stand.window.progress for rank, stand in stands.items() if stand.window.progress}):
+        if len(each.ranks) < len(each.others):
+            evidence = words.unfinished(scene, each, each.ranks)
+            return [hang_finding(scene, "hang_missing_rank", each.ranks, stands[each.ranks[0]], evidence, sure=False)]
+    return []
 
 
 def _in_python(scene: HangScene) -> list[Finding]:
@@ -185,6 +214,16 @@ def _elsewhere(scene: HangScene) -> list[Finding]:
         for few in places
         if few is not many
     ]  # fmt: skip
+
+
+def _ahead(scene: HangScene) -> list[Finding]:
+    """Who has entered more or fewer than the many, where all wait for the same collective of one group."""
+    stands = {stand.rank: stand for stand in scene.stands}
+    found = ahead({rank: stand.window.progress for rank, stand in stands.items() if stand.window.progress})
+    if found is None or len(stands) < scene.expected:
+        return []
+    evidence = words.ahead(found)
+    return [hang_finding(scene, "hang_missing_rank", found.ranks, stands[found.ranks[0]], evidence, sure=False)]
 
 
 def _unheard(scene: HangScene) -> list[Finding]:

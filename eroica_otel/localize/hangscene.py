@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from eroica_otel.localize.calls import Calls
 from eroica_otel.localize.causes import BY_NAME
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.presence import Presence
@@ -36,6 +37,8 @@ class HangScene:
         paused: Ranks without a window that say that they pause.
         outstanding: A rank has entered a collective that has not completed.
         silent_seconds: Longest time since an event of the training, NaN unknown.
+        calls: Single collectives by rank where a flight recorder's dump tells them; None of a live window. Then a
+            stack is where a collective was called, and not where the rank stands now.
     """
 
     stands: tuple[Stand, ...]
@@ -48,6 +51,7 @@ class HangScene:
     paused: tuple[int, ...]
     outstanding: bool
     silent_seconds: float
+    calls: Calls | None = None
 
     def places(self) -> dict[int, tuple[str, str]]:
         """Return host and role of each rank that is known, "" where they are not."""
@@ -57,7 +61,11 @@ class HangScene:
 
 
 def scene_of_hang(
-    windows: Sequence[WorkerWindow], presence: Mapping[int, Presence], expected: int, policy: Policy
+    windows: Sequence[WorkerWindow],
+    presence: Mapping[int, Presence],
+    expected: int,
+    policy: Policy,
+    calls: Calls | None = None,
 ) -> HangScene:
     """Return the scene of a window with one WorkerWindow per rank."""
     ordered = sorted(windows, key=lambda window: window.identity.rank)
@@ -80,6 +88,7 @@ def scene_of_hang(
         paused=tuple(rank for rank, each in absent.items() if each.state == "paused")[:NAMED_MOST],
         outstanding=any(outstanding(window.progress) for window in ordered),
         silent_seconds=max(silences, default=math.nan),
+        calls=calls,
     )  # fmt: skip
 
 

@@ -5,11 +5,12 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from eroica_otel.localize.calls import Difference, call_of
 from eroica_otel.localize.columns import ranks_text
 from eroica_otel.localize.hangscene import HangScene, where
-from eroica_otel.localize.sequence import Lag
+from eroica_otel.localize.sequence import Ahead, Lag, Unfinished
 from eroica_otel.localize.stands import Stand
 from eroica_otel.localize.wording import percent
 from eroica_otel.model import WorkerWindow
@@ -74,6 +75,8 @@ def unheard(scene: HangScene) -> list[str]:
     """Say who never delivered."""
     them = ranks_text(scene.unheard)
     text = f"nothing has ever come from {them}, while all ranks that deliver wait"
+    if scene.calls is not None:
+        text = f"there is no dump of {them}, while all ranks with one wait"
     return [text, *_waiting(scene, scene.unheard)]
 
 
@@ -111,21 +114,111 @@ def stalled(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
     return [long, *_stands(culprits), *_waiting(scene, ranks)]
 
 
-def missing(scene: HangScene, culprits: Sequence[Stand], lags: Sequence[Lag]) -> list[str]:
-    """Say by how many collectives ranks are behind, and where they stand instead."""
+def missing(scene: HangScene, culprits: Sequence[Stand], lags: Sequence[Lag], *, either: bool = False) -> list[str]:
+    """Say by how many collectives ranks are behind, who is ahead, and where they stand instead.
+
+    Args:
+        either: Whether those ahead are so few that they may be the wrong ones.
+    """
     lag, ranks = lags[0], [stand.rank for stand in culprits]
     ahead = f"{ranks_text(lag.waiters)} {_is(lag.waiters, 'has', 'have')} entered {lag.most:,} and"
     wait = _is(lag.waiters, "waits", "wait")
-    group = f"process group {lag.group!r}" if lag.group else "a process group without a name"
     if lag.mutual:
-        first = f"waits for ranks that wait for it: it has entered {lag.entered:,} collectives of {group}"
+        first = f"waits for ranks that wait for it: it has entered {lag.entered:,} collectives of {group(lag.group)}"
     elif culprits[0].in_frame:
-        first = f"left out a collective of {group}: it has entered {lag.entered:,}"
+        first = f"left out a collective of {group(lag.group)}: it has entered {lag.entered:,}"
     else:
-        first = f"is behind in {group}: it has entered {lag.entered:,} collectives"
+        first = f"is behind in {group(lag.group)}: it has entered {lag.entered:,} collectives"
+    texts = [f"{first}, {ahead} {wait}"]
+    if either:
+        texts.append(
+            f"or {ranks_text(lag.waiters)} entered one too many: {_is(lag.waiters, 'it is', 'they are')} ahead"
+        )
+    return [*texts, *_instead(scene, culprits, lag), *_waiting(scene, ranks)]
+
+
+def _instead(scene: HangScene, culprits: Sequence[Stand], lag: Lag) -> list[str]:
+    """Say where ranks that are behind stand, or, of a recorder, which collective they have not entered."""
+    if scene.calls is not None:
+        return called(scene, culprits, lag.group, lag.entered + 1)
     place = [f"it {text}" for text in _stands(culprits)] if len(culprits) == 1 else _stands(culprits)
-    cpu = [] if culprits[0].in_frame or not culprits[0].read else _cpu(culprits[0].window)
-    return [f"{first}, {ahead} {wait}", *place, *cpu, *_waiting(scene, ranks)]
+    return place if culprits[0].in_frame or not culprits[0].read else [*place, *_cpu(culprits[0].window)]
+
+
+def called(scene: HangScene, culprits: Sequence[Stand], name: str, number: int) -> list[str]:
+    """Say which collective is missing, and from where ranks called one last, as far as a recorder tells."""
+    call = call_of(scene.calls or {}, name, number)
+    texts = [] if call is None else [f"what it has not entered is number {number:,}, {call.name}"]
+    first = culprits[0]
+    if first.stack:
+        last = "the collective that it waits in" if first.in_frame else "its last collective"
+        texts.append(f"{last} was called in {first.function}")
+    return texts
+
+
+def group(name: str) -> str:
+    """Return "process group '0'"."""
+    return f"process group {name!r}" if name else "a process group without a name"
+
+
+def unfinished(scene: HangScene, which: Unfinished, ranks: Sequence[int]) -> list[str]:
+    """Say that a collective does not end on some ranks alone."""
+    call = call_of(scene.calls or {}, which.group, which.number)
+    what = f"collective {which.number:,}{f' ({call.name})' if call is not None else ''} of {group(which.group)}"
+    here = f"{ranks_text(ranks)}, which {_is(ranks, 'has', 'have')} entered it"
+    text = f"{what} has completed on {ranks_text(which.others)}, not on {here}"
+    return [text, "its device or its network does not get through what it was given", *_waiting(scene, ranks)]
+
+
+def ahead(found: Ahead) -> list[str]:
+    """Say who has entered more, or fewer, than the many while all wait for the same."""
+    one = _is(found.ranks, "is", "are")
+    side = "ahead" if found.entered > found.most else "behind"
+    text = (
+        f"{ranks_text(found.ranks)} {one} {side} in {group(found.group)}: {_is(found.ranks, 'it has', 'they have')} "
+        f"entered {found.entered:,} collectives, {ranks_text(found.others)} {_is(found.others, 'has', 'have')} {found.most:,}"
+    )
+    return [text, f"all of them wait for number {found.number:,}, so they may not have called the same one"]
+
+
+def differs(scene: HangScene, which: Difference, what: str, ranks: Sequence[int]) -> list[str]:
+    """Say which collective is another one on some ranks."""
+    (usual, many), *_ = which.sides
+    text = (
+        f"collective {which.number:,} of {group(which.group)} is {what} on {ranks_text(ranks)} and {usual} on "
+        f"{ranks_text(many)}: these never meet"
+    )
+    place = next((s for s in scene.stands if s.rank in ranks and s.stack), None)
+    here = [f"the collective that it waits in was called in {place.function}"] if place and place.in_frame else []
+    return [text, *here, *_waiting(scene, ranks)]
+
+
+def split(which: Difference) -> str:
+    """Say which collective is another one on ranks of which no side is the larger."""
+    sides = ", ".join(f"{what} on {ranks_text(ranks)}" for what, ranks in which.sides)
+    name = group(which.group)
+    return f"not enough evidence: collective {which.number:,} of {name} is {sides}; either side may be the wrong one"
+
+
+def transfer(scene: HangScene, rank: int, name: str, ends: tuple[int, int]) -> list[str]:
+    """Say who has not begun its side of a transfer."""
+    sender, receiver = ends
+    does, other = ("receive from", sender) if rank == receiver else ("send to", receiver)
+    text = f"has not begun to {does} rank {other}, which waits for it (a transfer in {group(name)})"
+    stand = next(stand for stand in scene.stands if stand.rank == rank)
+    return [text, *called(scene, [stand], "", 0), *_waiting(scene, [rank])]
+
+
+def standing(name: str, members: Mapping[int, tuple[int, int | None]]) -> str:
+    """Return "process group '0': ranks 0 to 2 have entered 42 and seen 41 complete; rank 3 has entered 41"."""
+    alike: dict[tuple[int, int | None], list[int]] = {}
+    for rank, counts in members.items():
+        alike.setdefault(counts, []).append(rank)
+    texts = []
+    for (entered, done), ranks in sorted(alike.items(), key=lambda item: (-item[0][0], item[1])):
+        seen = f" and seen {done:,} complete" if done is not None and done < entered else ""
+        texts.append(f"{ranks_text(ranks)} {_is(ranks, 'has', 'have')} entered {entered:,}{seen}")
+    return f"{group(name)}: {'; '.join(texts)}"
 
 
 def unread(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
@@ -137,10 +230,10 @@ def unread(scene: HangScene, culprits: Sequence[Stand]) -> list[str]:
 
 def elsewhere(scene: HangScene, few: Sequence[Stand], many: Sequence[Stand], common: tuple[str, int]) -> list[str]:
     """Say that ranks are in another collective than the others."""
-    group, number = common
+    name, number = common
     here = f"{ranks_text([s.rank for s in few])} {_is(few, 'waits', 'wait')} in {few[0].function}"
     there = f"{ranks_text([s.rank for s in many])} in {many[0].function}"
-    text = f"{here}, {there}: collective {number:,} of process group {group!r} is not the same one on all ranks"
+    text = f"{here}, {there}: collective {number:,} of {group(name)} is not the same one on all ranks"
     return [text]
 
 
@@ -189,8 +282,8 @@ def all_wait(scene: HangScene, waiting: Sequence[Stand], common: tuple[str, int]
     who = f"all {len(ranks)} ranks" if len(ranks) == scene.expected > 1 else ranks_text(ranks)
     text = f"not enough evidence: {who} {_is(ranks, 'waits', 'wait')}{place}"
     if common is not None and len(waiting) == scene.expected:
-        group, number = common
-        entered = f"collective {number:,} of process group {group!r} was entered by all and completed by none"
+        name, number = common
+        entered = f"collective {number:,} of {group(name)} was entered by all and completed by none"
         return f"{text}; {entered}: look at the network and at the library between them"
     if len(scene.stands) < scene.expected:
         return f"{text}, and the others have not reported"

@@ -1,12 +1,14 @@
 """Whom the collectives wait for: takes how many each rank has entered and seen complete by process group, gives the
 ranks that others wait for and that wait for nobody themselves.
 
-A collective completes when every rank of its group has entered it. So of a rank that has entered more than it has
-seen complete, those of its group that have entered fewer are missing.
+A collective completes when every rank of its group has entered it. So a rank that has entered more than it has seen
+complete waits for those of its group that have not entered the first of these. Whether others have entered fewer of the
+later ones proves nothing: nobody waits in those yet.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -76,11 +78,83 @@ def _in_group(group: str, members: Mapping[int, tuple[int, int | None]], waiting
         ahead = [
             (most, who)
             for (most, done, waits), who in kinds.items()
-            if waits and most > entered and (done is None or done <= entered)
+            if waits and most > entered and (done is None or done == entered)
         ]
         if ahead:
             waiters = tuple(sorted(rank for _, who in ahead for rank in who))
             yield from (Lag(rank, group, entered, max(ahead)[0], waiters) for rank in ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Ranks on which a collective has not completed that they have entered and that has completed on others.
+
+    Attributes:
+        group: Process group.
+        number: The first such collective.
+        ranks: Where it has not completed.
+        others: Where it has.
+    """
+
+    group: str
+    number: int
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+
+
+def unfinished(progress: Mapping[int, Progress]) -> Iterator[Unfinished]:
+    """Yield by process group who has not got through a collective that others got through.
+
+    Who has seen more complete than another has entered is in another group of the same name, as above.
+    """
+    for group in sorted({group for each in progress.values() for group in each}):
+        known = {rank: each[group] for rank, each in sorted(progress.items()) if group in each}
+        done = {rank: completed for rank, (_, completed) in known.items() if completed is not None}
+        behind = [rank for rank, completed in done.items() if completed < min(known[rank][0], max(done.values()))]
+        if not behind:
+            continue
+        number = min(done[rank] for rank in behind) + 1
+        others = tuple(rank for rank in done if rank not in behind and done[rank] >= number)
+        ranks = tuple(rank for rank in behind if all(done[other] <= known[rank][0] for other in others))
+        if ranks and others:
+            yield Unfinished(group, number, ranks, others)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Ranks that have entered another number of collectives than the many, while all wait for the same one.
+
+    Attributes:
+        group: Process group.
+        number: The collective that all have entered and none has seen complete.
+        ranks: The few.
+        entered: Collectives of the group that the furthest of them has entered.
+        others: The many.
+        most: What the many have entered.
+    """
+
+    group: str
+    number: int
+    ranks: tuple[int, ...]
+    entered: int
+    others: tuple[int, ...]
+    most: int
+
+
+def ahead(progress: Mapping[int, Progress]) -> Ahead | None:
+    """Return who did not enter as many as more than half of its group, in the first group in which all wait."""
+    for group in sorted({group for each in progress.values() for group in each}):
+        known = {rank: each[group] for rank, each in sorted(progress.items()) if group in each}
+        (done, *more) = {completed for _, completed in known.values()}
+        if more or done is None or any(entered <= done for entered, _ in known.values()):
+            continue
+        counts = Counter(entered for entered, _ in known.values())
+        most, ranks = counts.most_common(1)[0]
+        if len(counts) > 1 and 2 * ranks > len(known):
+            few = tuple(rank for rank, (entered, _) in known.items() if entered != most)
+            many = tuple(rank for rank in known if rank not in few)
+            return Ahead(group, done + 1, few, max(known[rank][0] for rank in few), many, most)
+    return None
 
 
 def common_collective(progress: Mapping[int, Progress]) -> tuple[str, int] | None:

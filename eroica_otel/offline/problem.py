@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+_MOST = 20
+"""Files left out that a report names; standard error names all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +22,10 @@ class Problem:
     path: str
     text: str
     usage: bool = False
+
+
+def left_out(problems: Sequence[Problem]) -> list[str]:
+    """Return the notes of a report on what could not be used."""
+    more = len(problems) - _MOST
+    notes = [f"left out: {problem.text}" for problem in problems[:_MOST]]
+    return [*notes, *([f"left out: {more} more file{'s' if more > 1 else ''}"] if more > 0 else [])]

@@ -40,10 +40,12 @@ def assign(members: Sequence[Member], given: Mapping[str, int]) -> Assigned:
         rank = given.get(member.path)
         rank = rank if rank is not None else _told(member, alone=len(members) == 1)
         if rank is None:
-            problems.append(_unnamed(member.path))
+            problems.append(unnamed(member.path))
         else:
             claims.setdefault(rank, []).append(member)
-    problems += [_contested(rank, several) for rank, several in sorted(claims.items()) if len(several) > 1]
+    problems += [
+        contested(rank, [one.path for one in several]) for rank, several in sorted(claims.items()) if len(several) > 1
+    ]
     single = {rank: several[0] for rank, several in sorted(claims.items()) if len(several) == 1}
     return Assigned(single, tuple(problems), (*_disagreements(single, given), *_by_device(single, given)))
 
@@ -93,13 +95,14 @@ def fits(path: str, name: str) -> bool:
     return path == name or Path(path).parts[-len(Path(name).parts) :] == Path(name).parts
 
 
-def _unnamed(path: str) -> Problem:
+def unnamed(path: str) -> Problem:
+    """Return what is wrong with a file whose rank nobody tells."""
     text = f"{path}: neither the trace nor its name tells the rank; give --rank {os.path.basename(path)}=N"
     return Problem(path, text, usage=True)
 
 
-def _contested(rank: int, several: Sequence[Member]) -> Problem:
-    paths = [member.path for member in several]
+def contested(rank: int, paths: Sequence[str]) -> Problem:
+    """Return what is wrong with files that are all of one rank."""
     listed = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     text = (
         f"rank {rank} is claimed by {len(paths)} files, so none of them is used: {listed}; leave one, or give "
