@@ -154,7 +154,7 @@ def _missing(scene: HangScene) -> list[Finding]:
         own = same[0].read and not same[0].in_frame and not mutual and scene.calls is None
         mine = [by_rank[stand.rank] for stand in same]
         # Where most are behind and in no code of their own, the few ahead may as well have called one too many.
-        many = not own and len(found) > len({rank for lag in found for rank in lag.waiters}) + 1
+        many = not own and len(found) > len({rank for lag in found for rank in lag.waiters})
         evidence = words.missing(scene, same, mine, either=many)
         cause = "hang_in_python" if own else "hang_missing_rank"
         result.append(

@@ -176,7 +176,8 @@ def ahead(found: Ahead) -> list[str]:
     side = "ahead" if found.entered > found.most else "behind"
     text = (
         f"{ranks_text(found.ranks)} {one} {side} in {group(found.group)}: {_is(found.ranks, 'it has', 'they have')} "
-        f"entered {found.entered:,} collectives, {ranks_text(found.others)} {_is(found.others, 'has', 'have')} {found.most:,}"
+        f"entered {found.entered:,} collectives, {ranks_text(found.others)} {_is(found.others, 'has', 'have')} "
+        f"{found.most:,}"
     )
     return [text, f"all of them wait for number {found.number:,}, so they may not have called the same one"]
 

@@ -1,6 +1,6 @@
-"""One dump of torch's flight recorder (pickle or JSON) -> what it tells, checked; single entries that are odd are counted.
+"""One dump of torch's flight recorder (pickle or JSON) -> what it tells, checked; single odd entries are counted.
 
-Written by ProcessGroupNCCL when a collective times out (``TORCH_FR_DUMP_TEMP_FILE``), by gloo, RCCL and others on request.
+Written by ProcessGroupNCCL when a collective times out (``TORCH_FR_DUMP_TEMP_FILE``), by gloo and others on request.
 The format is that of versions 2.x of torch's FlightRecorder; numbers of the JSON form may be text.
 """
 
@@ -96,13 +96,11 @@ def read_dump(path: str, limit_bytes: int = LIMIT_BYTES) -> Dump:
     except OSError as error:
         raise TraceError(f"{path} cannot be read ({error.strerror}); make it readable, or leave it out") from error
     if not data:
-        raise TraceError(
-            f"{path} is empty: the rank ended before it had written its dump; copy it again, or leave it out"
-        )
+        raise TraceError(f"{path} is empty: its rank ended before it had written it; copy it again, or leave it out")
     if len(data) > limit_bytes:
         raise TraceError(
-            f"{path}: larger than {limit_bytes >> 20} MiB, and no dump of a flight recorder is; leave it out, or record "
-            "fewer collectives (TORCH_FR_BUFFER_SIZE)"
+            f"{path}: larger than {limit_bytes >> 20} MiB, and no dump of a flight recorder is; leave it out, or "
+            "record fewer collectives (TORCH_FR_BUFFER_SIZE)"
         )
     return _checked(_value(data, path), path)
 

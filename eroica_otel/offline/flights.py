@@ -41,7 +41,7 @@ class Flights:
 
 def read_flights(
     folder: Path,
-    options: Options = Options(),
+    options: Options = Options(),  # noqa: B008 - frozen
     told: Told = lambda done, count, path, share: None,
 ) -> Flights:
     """Return what the dumps in a folder tell; files that cannot be used are told as problems of the run.

@@ -119,8 +119,8 @@ class _Reader:
         known = pickletools.code2op.get(chr(code))
         if known is not None and known.name in _CODE:
             return TraceError(
-                f"{self.path}: at byte {at:,} it asks to run code ({known.name}), which no flight recorder writes; nothing "
-                "was run; leave it out, and ask where it comes from"
+                f"{self.path}: at byte {at:,} it asks to run code ({known.name}), which no flight recorder writes; "
+                "nothing was run; leave it out, and ask where it comes from"
             )
         name = known.name if known is not None else f"0x{code:02x}"
         return TraceError(
