@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eroica_otel.localize.sequence import Progress
+from eroica_otel.localize.sequence import Progress, by_group
 
 _ONE_SIDED = frozenset(
     {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter", "send", "recv", "coalesced"}
@@ -144,7 +144,6 @@ def transfers(calls: Calls) -> dict[int, Progress]:
 
 def groups_of(progress: Mapping[int, Progress]) -> Iterator[tuple[str, dict[int, tuple[int, int | None]]]]:
     """Yield each process group in which something has not ended, with the progress of its ranks."""
-    for group in sorted({group for each in progress.values() for group in each}):
-        members = {rank: each[group] for rank, each in sorted(progress.items()) if group in each}
+    for group, members in by_group(progress):
         if any(done is not None and done < entered for entered, done in members.values()):
             yield group, members

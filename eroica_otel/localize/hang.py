@@ -154,11 +154,11 @@ def _missing(scene: HangScene) -> list[Finding]:
         own = same[0].read and not same[0].in_frame and not mutual and scene.calls is None
         mine = [by_rank[stand.rank] for stand in same]
         # Where most are behind and in no code of their own, the few ahead may as well have called one too many.
-        many = not own and len(found) > len({rank for lag in found for rank in lag.waiters})
-        evidence = words.missing(scene, same, mine, either=many)
+        either = not own and len(found) > len({rank for lag in found for rank in lag.waiters})
+        evidence = words.missing(scene, same, mine, either=either)
         cause = "hang_in_python" if own else "hang_missing_rank"
         result.append(
-            hang_finding(scene, cause, [s.rank for s in same], same[0], evidence, sure=not mutual and not many)
+            hang_finding(scene, cause, [s.rank for s in same], same[0], evidence, sure=not mutual and not either)
         )
     return result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from eroica_otel.localize import hangwords as words
 from eroica_otel.localize.calls import Calls, differences, groups_of, pending
@@ -47,7 +48,7 @@ def judge_flights(
         reason="blocked",
         workers_seen=len(seen),
         workers_expected=expected,
-        missing_ranks=tuple(rank for rank in range(expected) if rank not in seen)[:NAMED_MOST],
+        missing_ranks=tuple(islice((rank for rank in range(expected) if rank not in seen), NAMED_MOST)),
     )
     waiting = any(pending(mine) is not None for mine in calls.values())
     if not waiting and not any(True for _ in groups_of({w.identity.rank: w.progress for w in windows})):

@@ -42,6 +42,15 @@ def outstanding(progress: Progress) -> bool:
     return any(completed is not None and entered > completed for entered, completed in progress.values())
 
 
+def by_group(progress: Mapping[int, Progress]) -> list[tuple[str, dict[int, tuple[int, int | None]]]]:
+    """Return process groups by name, each with (entered, completed) of its ranks in their order."""
+    found: dict[str, dict[int, tuple[int, int | None]]] = {}
+    for rank, each in sorted(progress.items()):
+        for group, counts in each.items():
+            found.setdefault(group, {})[rank] = counts
+    return sorted(found.items())
+
+
 def lags(progress: Mapping[int, Progress], waiting: Collection[int] = ()) -> tuple[Lag, ...]:
     """Return the ranks that are missing and wait for nobody; where each of them waits, all that wait for each other.
 
@@ -51,8 +60,7 @@ def lags(progress: Mapping[int, Progress], waiting: Collection[int] = ()) -> tup
     """
     missing: dict[int, Lag] = {}
     blocked: set[int] = set()
-    for group in sorted({group for each in progress.values() for group in each}):
-        members = {rank: each[group] for rank, each in progress.items() if group in each}
+    for group, members in by_group(progress):
         for lag in _in_group(group, members, frozenset(waiting)):
             missing.setdefault(lag.rank, lag)
             blocked.update(lag.waiters)
@@ -107,8 +115,7 @@ def unfinished(progress: Mapping[int, Progress]) -> Iterator[Unfinished]:
 
     Who has seen more complete than another has entered is in another group of the same name, as above.
     """
-    for group in sorted({group for each in progress.values() for group in each}):
-        known = {rank: each[group] for rank, each in sorted(progress.items()) if group in each}
+    for group, known in by_group(progress):
         done = {rank: completed for rank, (_, completed) in known.items() if completed is not None}
         behind = [rank for rank, completed in done.items() if completed < min(known[rank][0], max(done.values()))]
         if not behind:
@@ -143,8 +150,7 @@ class Ahead:
 
 def ahead(progress: Mapping[int, Progress]) -> Ahead | None:
     """Return who did not enter as many as more than half of its group, in the first group in which all wait."""
-    for group in sorted({group for each in progress.values() for group in each}):
-        known = {rank: each[group] for rank, each in sorted(progress.items()) if group in each}
+    for group, known in by_group(progress):
         (done, *more) = {completed for _, completed in known.values()}
         if more or done is None or any(entered <= done for entered, _ in known.values()):
             continue

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,8 @@ MOST_ENTRIES = 200_000
 _MOST_SIZES = 64
 """Dimensions of a tensor; torch has fewer."""
 _MOST_TENSORS = 65_536
+_LONGEST = 4_000_000
+"""Characters of a list of ranks: that of half a million ranks has fewer."""
 _VERSION = re.compile(r"2\.\d{1,6}")
 _DIGITS = re.compile(r"-?\d{1,18}")
 _ENDS = re.compile(r"\b(send|recv) (\d{1,7})(->|<-)(\d{1,7})$")
@@ -134,7 +137,7 @@ def _checked(value: object, path: str) -> Dump:
     times = [time for one in raw if (time := _whole(_get(one, "time_created_ns"))) is not None]
     return Dump(
         path=path, version=version,
-        members={name: ranks for name, one in config if (ranks := _ranks(one.get("ranks")))},
+        members={name: ranks for name, one in config if (ranks := _ranks(_long_text(one.get("ranks"))))},
         described={name: _text(one.get("desc")) for name, one in config},
         status=dict(_status(value.get("pg_status"))),
         entries=tuple(one for one in entries if one is not None),
@@ -256,12 +259,15 @@ def _module(file: str) -> str:
     return path.rpartition("/")[2].replace(":", "_") or "?"
 
 
-def _ranks(value: object) -> tuple[int, ...]:
-    """Return the ranks in "[0, 1, 2]"; () where that is not what it is."""
-    if not isinstance(value, str) or len(value) > 16_000_000:
-        return ()
+@lru_cache(maxsize=256)
+def _ranks(value: str) -> tuple[int, ...]:
+    """Return the ranks in "[0, 1, 2]", one tuple for all dumps that hold it; () where that is not what it is."""
     parts = [part.strip() for part in value.strip("[] ").split(",")]
     return tuple(int(part) for part in parts) if all(re.fullmatch(r"\d{1,7}", part) for part in parts) else ()
+
+
+def _long_text(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= _LONGEST else ""
 
 
 def _get(value: object, key: str) -> object:

@@ -26,6 +26,8 @@ from eroica_otel.offline.pool import Told
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.ranks import check_given, contested, rank_of_name, unnamed
 
+_Counts = dict[str, tuple[int, "int | None"]]
+"""Collectives entered and completed by process group."""
 _UNKNOWN = (-1, -1)
 _LIBRARIES = ("torch", "contextlib", "threading")
 """Modules whose frames are no place of the training's; its own frame below them is."""
@@ -131,11 +133,9 @@ def _flights(
     job = options.job or os.path.basename(os.path.abspath(folder)) or "dumps"
     windows, sources = [], {}
     for rank, dump in dumps.items():
-        frames = _place(dump)
+        entry, frames = _place(dump, calls[rank])
         identity = Identity(job, rank, "", role=options.roles.get(rank, ""), world_size=expected)
-        window = WorkerWindow(
-            identity, window_id, "blocked", 0.0, 0, tuple(_pattern(dump, frames)), progress=progress[rank]
-        )
+        window = WorkerWindow(identity, window_id, "blocked", 0.0, 0, _patterns(entry, frames), progress=progress[rank])
         windows.append(window)
         sources[rank] = _member(dump, window, rank, expected, frames)
     run = Run(tuple(windows), sources, expected, tuple(problems), tuple(_notes(dumps, others)))
@@ -192,45 +192,44 @@ def _ends(entry: Entry, members: Mapping[str, tuple[int, ...]]) -> tuple[int, in
     return ranks[entry.ends[0]], ranks[entry.ends[1]]
 
 
-def _progress(
-    dumps: Mapping[int, Dump], calls: Mapping[int, Sequence[Call]]
-) -> dict[int, dict[str, tuple[int, int | None]]]:
+def _progress(dumps: Mapping[int, Dump], calls: Mapping[int, Sequence[Call]]) -> dict[int, _Counts]:
     """Return collectives entered and completed by rank and process group."""
     blurred = {
         entry.group for dump in dumps.values() for entry in dump.entries if entry.transfer or entry.backend == "gloo"
     }
-    result: dict[int, dict[str, tuple[int, int | None]]] = {}
+    result: dict[int, _Counts] = {}
     for rank, dump in dumps.items():
-        mine: dict[str, tuple[int, int | None]] = {
-            label(group): status for group, status in _stated(dump) if group not in blurred
-        }
-        for group in dict.fromkeys(call.group for call in calls[rank]):
-            here = [call for call in calls[rank] if call.group == group]
+        mine: _Counts = {label(group): status for group, status in _stated(dump) if group not in blurred}
+        grouped: dict[str, list[Call]] = {}
+        for call in calls[rank]:
+            grouped.setdefault(call.group, []).append(call)
+        for group, here in grouped.items():
             entered = max(call.number for call in here)
             open_ = [call.number for call in here if call.transfer is None and not call.done]
             mine[group] = (entered, min(open_) - 1 if open_ else entered)
         result[rank] = mine
-    for group in blurred:
-        _complete(group, dumps, result)
+    _complete(dumps, result)
     return result
 
 
-def _complete(
-    group: tuple[str, str], dumps: Mapping[int, Dump], progress: Mapping[int, dict[str, tuple[int, int | None]]]
-) -> None:
+def _complete(dumps: Mapping[int, Dump], progress: Mapping[int, _Counts]) -> None:
     """Add ranks of a group that kept nothing of it: what the others wait for they have not entered.
 
     A dump holds everything that has not ended, so a collective that is not in it either has, and then has on nobody
     that still waits for it, or was never entered.
     """
-    waiting = [
-        done + 1 for each in progress.values() for entered, done in [each.get(label(group), (0, 0))]
-        if done is not None and entered > done
-    ]  # fmt: skip
+    waiting: dict[str, int] = {}
+    for each in progress.values():
+        for group, (entered, done) in each.items():
+            if done is not None and entered > done:
+                waiting[group] = max(waiting.get(group, 0), done)
+    everyones = {
+        label(entry.group) for dump in dumps.values() for entry in dump.entries if entry.group[1] == "default_pg"
+    }
     for rank, dump in dumps.items():
-        known = group[0] in dump.members or group[1] == "default_pg"
-        if waiting and known and label(group) not in progress[rank]:
-            progress[rank][label(group)] = (max(waiting) - 1, max(waiting) - 1)
+        own = {label((name, dump.described[name])) for name in dump.members}
+        for group in sorted((own | everyones) & waiting.keys() - progress[rank].keys()):
+            progress[rank][group] = (waiting[group], waiting[group])
 
 
 def _stated(dump: Dump) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
@@ -248,21 +247,21 @@ def _stated(dump: Dump) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
     yield from ((told[local], status) for local, status in dump.status.items() if local in told)
 
 
-def _place(dump: Dump) -> tuple[Frame, ...]:
-    """Return the stack from which the rank called what it waits in, else what it called last; () unknown."""
-    entry = next((one for one in dump.entries if not one.done), dump.entries[-1] if dump.entries else None)
-    frames = entry.frames if entry is not None else ()
+def _place(dump: Dump, calls: Sequence[Call]) -> tuple[Entry | None, tuple[Frame, ...]]:
+    """Return what the rank waits in, and the stack from which it was called, else from which it called last."""
+    entry = next((one for one, call in zip(dump.entries, calls, strict=True) if not call.done), None)
+    last = entry or (dump.entries[-1] if dump.entries else None)
+    frames = last.frames if last is not None else ()
     own = [at for at, frame in enumerate(frames) if frame.module.partition(".")[0] not in _LIBRARIES]
-    return frames[: own[-1] + 1] if own else frames
+    return entry, frames[: own[-1] + 1] if own else frames
 
 
-def _pattern(dump: Dump, frames: tuple[Frame, ...]) -> Iterator[Pattern]:
-    """Yield what stands for where a rank waits, or where it was seen last."""
-    entry = next((one for one in dump.entries if not one.done), None)
+def _patterns(entry: Entry | None, frames: tuple[Frame, ...]) -> tuple[Pattern, ...]:
+    """Return what stands for where a rank waits, or where it was seen last; () unknown."""
     if not frames and entry is None:
-        return
+        return ()
     name = f"{entry.backend}:{entry.name}".lstrip(":") if entry is not None else ""
     name = frame_name(frames[-1]) if frames else name
     family = "wait" if entry is not None else "other"
     stack = tuple(map(frame_identity, frames))
-    yield Pattern(function_id("python", name), name, "python", family, "", 1.0, stack=stack)
+    return (Pattern(function_id("python", name), name, "python", family, "", 1.0, stack=stack),)

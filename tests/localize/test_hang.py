@@ -440,3 +440,32 @@ def test_a_duplicate_of_a_rank_is_left_out_and_named() -> None:
 def test_a_thousand_ranks_of_which_one_hangs() -> None:
     windows = [*others(417, size=1000, progress=WAITS), stuck(417, IN_AUGMENT, world=1000, progress=BEHIND)]
     assert told(verdict(windows, expected=1000)) == ("hang_in_python", (417,), "high")
+
+
+def test_one_rank_that_has_entered_more_is_ahead_and_those_that_wait_with_it_are_not_missing() -> None:
+    """All four wait for number 42: that three have not entered 43 holds up nobody."""
+    report = verdict([*others(1, progress=WAITS), stuck(1, progress={"0": (44, 41)})])
+    assert told(report) == ("hang_missing_rank", (1,), "low")
+    assert only(report).evidence == (
+        "rank 1 is ahead in process group '0': it has entered 44 collectives, ranks 0, 2, 3 have 42",
+        "all of them wait for number 42, so they may not have called the same one",
+    )
+
+
+def test_two_that_are_ahead_of_two_prove_nothing() -> None:
+    ahead = [stuck(at, progress={"0": (44, 41)}) for at in (0, 1)]
+    assert verdict([*others(0, 1, progress=WAITS), *ahead]).findings == ()
+
+
+def test_a_collective_that_has_completed_on_all_but_one_rank() -> None:
+    report = verdict([*others(2, progress={"0": (42, 42)}), stuck(2, progress=WAITS)])
+    assert told(report) == ("hang_missing_rank", (2,), "low")
+    assert only(report).evidence[0] == (
+        "collective 42 of process group '0' has completed on ranks 0, 1, 3, not on rank 2, which has entered it"
+    )
+
+
+def test_one_that_waits_while_all_others_are_behind_may_have_entered_one_too_many() -> None:
+    report = verdict([*others(0, progress=BEHIND), stuck(0, progress=WAITS)])
+    assert told(report) == ("hang_missing_rank", (1, 2, 3), "low")
+    assert "or rank 0 entered one too many: it is ahead" in only(report).evidence
