@@ -116,13 +116,12 @@ class _Reader:
         return TraceError(f"{self.path}: no whole pickle, at byte {self.at:,} {what}; copy it again, or leave it out")
 
     def refused(self, code: int, at: int) -> TraceError:
-        known = pickletools.code2op.get(chr(code))
-        if known is not None and known.name in _CODE:
+        name = next((one.name for one in pickletools.opcodes if one.code == chr(code)), f"0x{code:02x}")
+        if name in _CODE:
             return TraceError(
-                f"{self.path}: at byte {at:,} it asks to run code ({known.name}), which no flight recorder writes; "
+                f"{self.path}: at byte {at:,} it asks to run code ({name}), which no flight recorder writes; "
                 "nothing was run; leave it out, and ask where it comes from"
             )
-        name = known.name if known is not None else f"0x{code:02x}"
         return TraceError(
             f"{self.path}: at byte {at:,} stands {name}, which no dump of a flight recorder holds; copy it again, or "
             "leave it out"
@@ -134,6 +133,13 @@ _Step = Callable[[_Reader], None]
 
 def _number(form: Struct) -> _Step:
     return lambda reader: reader.stack.append(form.unpack(reader.take(form.size))[0])
+
+
+def _skip(count: int) -> _Step:
+    def step(reader: _Reader) -> None:
+        reader.take(count)
+
+    return step
 
 
 def _constant(value: object) -> _Step:
@@ -214,8 +220,8 @@ def _set(reader: _Reader, pairs: list[object]) -> None:
 
 
 _STEPS: Mapping[int, _Step] = MappingProxyType({
-    _PROTO: lambda reader: reader.take(1) and None,
-    0x95: lambda reader: reader.take(8) and None,  # FRAME: how many bytes belong together
+    _PROTO: _skip(1),
+    0x95: _skip(8),  # FRAME: how many bytes belong together
     ord("("): lambda reader: reader.marks.append(len(reader.stack)),
     ord("N"): _constant(None), 0x88: _constant(True), 0x89: _constant(False), ord(")"): _constant(()),
     ord("K"): _number(_ONE), ord("M"): _number(_TWO), ord("J"): _number(Struct("<i")), ord("G"): _number(Struct(">d")),

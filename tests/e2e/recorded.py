@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,9 +17,7 @@ def left_out() -> None:
     dist.barrier()
 
 
-def step(rank: int) -> object:
-    if rank == 2:
-        return left_out()
+def step() -> Any:
     dist.barrier()
     return dist.all_reduce(torch.ones(4), async_op=True)
 
@@ -29,14 +28,18 @@ def main(folder: Path, rank: int) -> None:
     dist.all_reduce(torch.ones(2, 2))
     if rank < 2:
         dist.all_reduce(torch.ones(3), group=pair)
-    kept = step(rank)
-    recorder = torch._C._distributed_c10d
+    kept = None
+    if rank < 2:
+        kept = step()
+    else:
+        left_out()
+    recorder: Any = torch._C._distributed_c10d
     (folder / "pickle" / f"rank_{rank}").write_bytes(recorder._dump_fr_trace(True, True, False))
     (folder / "json" / f"rank_{rank}.json").write_bytes(recorder._dump_fr_trace_json(True, False))
     (folder / f"done_{rank}").touch()
     while len(list(folder.glob("done_*"))) < 3:
         time.sleep(0.05)
-    os._exit(0 if (kept is None) == (rank == 2) else 1)  # an exit by the book would wait for what has not ended
+    os._exit(int(kept is not None and kept.is_completed()))  # an exit by the book would wait for what has not ended
 
 
 if __name__ == "__main__":
