@@ -175,8 +175,8 @@ def _entry(value: object, cache: dict[int, object]) -> Entry | None:
         group=_group(_get(value, "process_group"), local),
         local=-1 if local is None else local,
         number=number,
-        backend=one_line(backend, 32),
-        name=one_line(name.partition(" ")[0], 64),
+        backend=_short(backend, 32),
+        name=_short(name.partition(" ")[0], 64),
         done=state == "completed" or (retired and backend == "gloo"),
         transfer=ends is not None or _get(value, "is_p2p") is True,
         ends=ends,
@@ -228,7 +228,7 @@ def _product_sum(sizes: list[object]) -> int | None:
 def _types(value: object) -> str:
     """Return the types of the tensors, each once; "" where they are not told."""
     found = value if isinstance(value, list) else []
-    return ", ".join(dict.fromkeys(one_line(one, 32) for one in found[:_MOST_SIZES] if isinstance(one, str)))
+    return ", ".join(dict.fromkeys(_short(one, 32) for one in found[:_MOST_SIZES] if isinstance(one, str)))
 
 
 def _frames(value: object, cache: dict[int, object]) -> tuple[Frame, ...]:
@@ -236,7 +236,12 @@ def _frames(value: object, cache: dict[int, object]) -> tuple[Frame, ...]:
     if not isinstance(value, list):
         return ()
     if id(value) not in cache:
-        cache[id(value)] = tuple(frame for one in reversed(value[:256]) if (frame := _frame(one)) is not None)
+        frames = []
+        for one in reversed(value[:256]):
+            if id(one) not in cache:
+                cache[id(one)] = _frame(one)
+            frames.append(cache[id(one)])
+        cache[id(value)] = tuple(frame for frame in frames if isinstance(frame, Frame))
     found = cache[id(value)]
     return found if isinstance(found, tuple) else ()
 
@@ -246,8 +251,8 @@ def _frame(value: object) -> Frame | None:
     if not isinstance(name, str) or not isinstance(file, str):
         return None
     number = _whole(line)
-    file = one_line(file)
-    return Frame(_module(file), one_line(name, 120) or "?", file, number if number is not None and number > 0 else 0)
+    file = _short(file, 300)
+    return Frame(_module(file), _short(name, 120) or "?", file, number if number is not None and number > 0 else 0)
 
 
 def _module(file: str) -> str:
@@ -270,13 +275,21 @@ def _long_text(value: object) -> str:
     return value if isinstance(value, str) and len(value) <= _LONGEST else ""
 
 
+def _short(text: str, most: int) -> str:
+    """Return a text as one short line; entries repeat the same few, of which no long ones are kept."""
+    return _line(text[: 4 * most], most)
+
+
+_line = lru_cache(maxsize=4096)(one_line)
+
+
 def _get(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, dict) else None
 
 
 def _text(value: object) -> str:
     number = _whole(value)
-    return one_line(value, 128) if isinstance(value, str) else str(number) if number is not None else ""
+    return _short(value, 128) if isinstance(value, str) else str(number) if number is not None else ""
 
 
 def _whole(value: object) -> int | None:
