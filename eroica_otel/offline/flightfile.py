@@ -21,6 +21,8 @@ from eroica_otel.offline.plainpickle import plain, starts
 
 LIMIT_BYTES = 64 << 20
 MOST_ENTRIES = 200_000
+_LATEST = 256
+"""Entries kept of each dump although they have ended, so that another collective in their place is seen."""
 _MOST_SIZES = 64
 """Dimensions of a tensor; torch has fewer."""
 _MOST_TENSORS = 65_536
@@ -72,7 +74,7 @@ class Dump:
         members: Ranks by name of the process group, where the dump tells them.
         described: Description by name of the process group.
         status: (enqueued, completed) by the recorder's number of the group; transfers may count in both.
-        entries: Oldest first.
+        entries: Oldest first: what has not ended, and the latest of what has.
         last_seconds: Unix time of the latest call, NaN unknown.
         odd: Entries that could not be used.
     """
@@ -140,10 +142,23 @@ def _checked(value: object, path: str) -> Dump:
         members={name: ranks for name, one in config if (ranks := _ranks(_long_text(one.get("ranks"))))},
         described={name: _text(one.get("desc")) for name, one in config},
         status=dict(_status(value.get("pg_status"))),
-        entries=tuple(one for one in entries if one is not None),
+        entries=_kept([one for one in entries if one is not None]),
         last_seconds=max(times) / 1e9 if times else math.nan,
         odd=sum(one is None for one in entries),
     )  # fmt: skip
+
+
+def _kept(entries: list[Entry]) -> tuple[Entry, ...]:
+    """Return what has not ended, the latest, and the latest that has ended in each group: the rest proves nothing."""
+    seen: set[tuple[tuple[str, str], bool]] = set()
+    kept: list[Entry] = []
+    for at, entry in enumerate(reversed(entries)):
+        kind = (entry.group, entry.transfer)
+        if not entry.done or at < _LATEST or kind not in seen:
+            kept.append(entry)
+        if entry.done:
+            seen.add(kind)
+    return tuple(reversed(kept))
 
 
 def _table(value: object) -> list[tuple[str, dict[object, object]]]:

@@ -7,10 +7,13 @@ whichever came last. So the entries count first, and the status only in groups t
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from eroica_otel.offline.flightfile import Dump, Entry, read_dump
 from eroica_otel.offline.load import Options, Run
 from eroica_otel.offline.member import Member
 from eroica_otel.offline.plainpickle import starts
-from eroica_otel.offline.pool import Told
+from eroica_otel.offline.pool import SMALL_BYTES, Told, cores, size_of
 from eroica_otel.offline.problem import Problem
 from eroica_otel.offline.ranks import check_given, contested, rank_of_name, unnamed
 
@@ -54,7 +57,7 @@ def read_flights(
     """
     files, others = _files(folder)
     given = check_given(options.ranks, files)
-    dumps, problems = _read(files, given, told)
+    dumps, problems = _read(files, given, options.jobs, told)
     passed = len(files) - len(problems) - sum(len(several) for several in dumps.values())
     problems += [contested(rank, [one.path for one in several]) for rank, several in dumps.items() if len(several) > 1]
     single = {rank: several[0] for rank, several in sorted(dumps.items()) if len(several) == 1}
@@ -81,24 +84,45 @@ def _is_file(path: Path) -> bool:
         return True
 
 
-def _read(files: Sequence[str], given: Mapping[str, int], told: Told) -> tuple[dict[int, list[Dump]], list[Problem]]:
+def _read(
+    files: Sequence[str], given: Mapping[str, int], jobs: int, told: Told
+) -> tuple[dict[int, list[Dump]], list[Problem]]:
     dumps: dict[int, list[Dump]] = {}
     problems: list[Problem] = []
-    for at, path in enumerate(files):
+    for at, (path, dump) in enumerate(zip(files, _outcomes(files, jobs), strict=True), 1):
         told(at, len(files), path, at / len(files))
         rank = given.get(path, rank_of_name(path))
-        try:
-            dump = read_dump(path)
-        except TraceError as error:
+        if isinstance(dump, str):
             if rank is not None or _claims(path):
-                problems.append(Problem(path, str(error)))
-            continue
-        if rank is None:
+                problems.append(Problem(path, dump))
+        elif rank is None:
             problems.append(unnamed(path))
         else:
             dumps.setdefault(rank, []).append(dump)
-    told(len(files), len(files), "", 1.0)
     return dumps, problems
+
+
+def _outcomes(files: Sequence[str], jobs: int) -> Iterator[Dump | str]:
+    """Yield what each file holds, or what is wrong with it; many or large ones are read by several processes."""
+    count = min(jobs or cores(), len(files))
+    if count < 2 or (not jobs and sum(map(size_of, files)) <= SMALL_BYTES):
+        yield from map(_outcome, files)
+        return
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as made:
+        try:
+            yield from made.map(_outcome, files, chunksize=4)
+        except BrokenProcessPool as error:
+            raise TraceError(
+                f"{os.path.dirname(files[0])}: a process that read dumps was ended from outside; did memory run out? "
+                "read one at a time (--jobs 1)"
+            ) from error
+
+
+def _outcome(path: str) -> Dump | str:
+    try:
+        return read_dump(path)
+    except TraceError as error:
+        return str(error)
 
 
 def _claims(path: str) -> bool:

@@ -39,9 +39,9 @@ def read_all(requests: Sequence[Request], jobs: int = 0, told: Told = lambda don
         told: Is called after each file, and about twice a second.
     """
     count = min(jobs or cores(), len(requests))
-    if not jobs and sum(_size(request.path) for request in requests) <= SMALL_BYTES:
+    if not jobs and sum(size_of(request.path) for request in requests) <= SMALL_BYTES:
         count = 1
-    with Tally([_size(request.path) for request in requests]) as tally:
+    with Tally([size_of(request.path) for request in requests]) as tally:
         asked = [
             replace(request, beside=count, tally=tally.path, place=place) for place, request in enumerate(requests)
         ]
@@ -134,7 +134,7 @@ def _outcome(request: Request, future: Future[Member | Problem]) -> Member | Pro
     return Problem(request.path, f"{request.path}: {text}")
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
     """Return the bytes of a file, or of the trace in a capture folder; 0 where nobody knows."""
     path = os.path.join(path, samples.TRACE) if os.path.isdir(path) else path
     try:

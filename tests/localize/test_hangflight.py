@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eroica_otel.localize.hangflight import judge_flights
+from eroica_otel.localize.presence import Presence
+from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Finding, Report
 from eroica_otel.offline.flights import read_flights
 from flight_files import GOLDEN, STACK, dump, entry, frame, transfer, write
@@ -65,6 +68,14 @@ def test_the_ranks_whose_gpu_failed_in_a_real_job() -> None:
     )
     assert "Xid" in found.advice
     assert report.victims[0].ranks == (*range(12), 13, 15)
+
+
+@pytest.mark.parametrize(("injected", "behind"), [("lock_gil_1st", (9, 14)), ("gpu_error_1st", (12,))])
+def test_numbers_alone_as_a_live_window_has_them_name_who_is_behind(injected: str, behind: tuple[int, ...]) -> None:
+    """Rank 14 of the second job is behind nowhere: only the kind of a collective tells that it is held up."""
+    windows = [replace(window, patterns=()) for window in read_flights(GOLDEN / injected).run.windows]
+    report = judge(windows, expected=16, presence={rank: Presence("blocked", 2.0) for rank in range(16)})
+    assert told(report) == ("hang_missing_rank", behind, "high")
 
 
 def test_a_rank_that_is_missing_and_from_where_the_others_wait(tmp_path: Path) -> None:

@@ -128,3 +128,11 @@ def test_a_list_that_all_entries_share_is_counted_once(tmp_path: Path) -> None:
     sizes = [[1]] * 60_000
     found = read_dump(written(tmp_path, dump(*(entry(at, input_sizes=sizes) for at in range(1, 2001)))))
     assert {one.values for one in found.entries} == {60_000}
+
+
+def test_of_what_has_ended_the_latest_is_kept_and_the_last_of_each_group(tmp_path: Path) -> None:
+    other = entry(3, done=True, process_group=("7", "tp"))
+    older = [entry(1), other | {"collective_seq_id": 2}, other]
+    found = read_dump(written(tmp_path, dump(*older, *(entry(at, done=True) for at in range(4, 1004)))))
+    assert [(one.group[0], one.number) for one in found.entries[:3]] == [("0", 1), ("7", 3), ("0", 748)]
+    assert len(found.entries) == 258

@@ -138,3 +138,13 @@ def test_a_member_that_kept_nothing_of_a_group_has_not_entered_what_the_others_w
 def test_odd_entries_are_counted_in_the_notes(tmp_path: Path) -> None:
     (tmp_path / "rank_0.json").write_text(json.dumps(dump(entry(5)) | {"entries": [entry(5), {}, 7]}))
     assert read_flights(tmp_path).run.notes == ("2 entries of the dumps tell no number or no name, and are left out",)
+
+
+def test_several_processes_read_what_one_does(tmp_path: Path) -> None:
+    write(tmp_path, [WAITS] * 6)
+    (tmp_path / "nccl_trace_rank_4").write_bytes(b"")
+    seen: list[tuple[int, int]] = []
+    flights = read_flights(tmp_path, Options(jobs=2), lambda done, count, path, share: seen.append((done, count)))
+    assert flights == read_flights(tmp_path, Options(jobs=1))
+    assert ranks(flights) == [0, 1, 2, 3, 5]
+    assert seen == [(done, 6) for done in range(1, 7)]
