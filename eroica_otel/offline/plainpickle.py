@@ -54,12 +54,14 @@ def plain(data: bytes, path: str, most_steps: int = MOST_STEPS) -> object:
         TraceError: it holds anything but plain values, is cut short, or holds more than ``most_steps`` instructions.
     """
     reader = _Reader(data, path)
+    steps, size = dict(_STEPS), len(data)
     for _ in range(most_steps):
         at = reader.at
-        code = reader.take(1)[0]
+        code = data[at] if at < size else reader.take(1)[0]
+        reader.at = at + 1
         if code == _STOP:
             return reader.pop()
-        step = _STEPS.get(code)
+        step = steps.get(code)
         if step is None:
             raise reader.refused(code, at)
         step(reader)
@@ -166,8 +168,14 @@ def _put(form: Struct | None) -> _Step:
 
 
 def _get(form: Struct) -> _Step:
+    unpack, size = form.unpack_from, form.size
+
     def step(reader: _Reader) -> None:
-        number = reader.unpack(form)
+        at = reader.at
+        if at + size > len(reader.data):
+            reader.take(size)
+        (number,) = unpack(reader.data, at)
+        reader.at = at + size
         if number not in reader.memo:
             raise reader.broken("a value is used that is not there")
         reader.stack.append(reader.memo[number])
