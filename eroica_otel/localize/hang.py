@@ -160,7 +160,7 @@ def _missing(scene: HangScene) -> list[Finding]:
         result.append(
             hang_finding(scene, cause, [s.rank for s in same], same[0], evidence, sure=not mutual and not either)
         )
-    return result
+    return result if scene.calls is None else hangcalls.behind(result)
 
 
 def _unfinished(scene: HangScene) -> list[Finding]:

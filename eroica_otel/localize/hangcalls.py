@@ -6,6 +6,7 @@ beside those that live windows share (hang.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from eroica_otel.localize import hangwords as words
@@ -15,7 +16,16 @@ from eroica_otel.localize.hangscene import HangScene, hang_finding
 from eroica_otel.localize.sequence import lags, unfinished
 from eroica_otel.model import Finding
 
+_ELSEWHERE = (
+    "find out where this rank stands: its log, its stack (py-spy dump), its process state; then compare its code path "
+    "with the others'"
+)
 _DEVICE = "look at this rank's device and links: the kernel's log (Xid), its own log, memory errors, NVLink and NIC"
+
+
+def behind(findings: Sequence[Finding]) -> list[Finding]:
+    """Give ranks that are behind the advice for it: a dump does not tell where they are instead."""
+    return [replace(finding, advice=_ELSEWHERE) for finding in findings]
 
 
 def differing(scene: HangScene) -> list[Finding]:
@@ -37,10 +47,9 @@ def differing(scene: HangScene) -> list[Finding]:
 
 def held_up(scene: HangScene) -> list[Finding]:
     """Whose device does not get through a collective that needs all ranks, and that others got through."""
-    stands = {stand.rank: stand for stand in scene.stands}
     open_ = [
         each
-        for each in unfinished({rank: stand.window.progress for rank, stand in stands.items()})
+        for each in unfinished({stand.rank: stand.window.progress for stand in scene.stands})
         if ends_everywhere(call_of(scene.calls or {}, each.group, each.number))
     ]
     found: list[Finding] = []
@@ -50,7 +59,8 @@ def held_up(scene: HangScene) -> list[Finding]:
         if ranks:
             named.update(ranks)
             evidence = words.unfinished(scene, each, ranks)
-            one = hang_finding(scene, "hang_missing_rank", ranks, stands[ranks[0]], evidence, sure=True)
+            # Not the function: it was left long ago, the device is where the rank does not get on.
+            one = hang_finding(scene, "hang_missing_rank", ranks, None, evidence, sure=True)
             found.append(replace(one, advice=_DEVICE))
     return found
 
@@ -67,7 +77,7 @@ def transferring(scene: HangScene) -> list[Finding]:
         evidence = words.transfer(scene, lag.rank, name, (int(sender), int(receiver)))
         stand = stands[lag.rank]
         found.append(hang_finding(scene, "hang_missing_rank", [lag.rank], stand, evidence, sure=not stand.waits))
-    return found
+    return behind(found)
 
 
 def idle(scene: HangScene) -> list[Finding]:
@@ -78,4 +88,4 @@ def idle(scene: HangScene) -> list[Finding]:
     ranks = [stand.rank for stand in mute]
     text = f"{ranks_text(ranks)}: every collective that was entered has ended, and all others wait"
     evidence = [text, *words.called(scene, mute, "", 0)]
-    return [hang_finding(scene, "hang_missing_rank", ranks, mute[0], evidence, sure=False)]
+    return behind([hang_finding(scene, "hang_missing_rank", ranks, mute[0], evidence, sure=False)])

@@ -167,7 +167,8 @@ def unfinished(scene: HangScene, which: Unfinished, ranks: Sequence[int]) -> lis
     what = f"collective {which.number:,}{f' ({call.name})' if call is not None else ''} of {group(which.group)}"
     here = f"{ranks_text(ranks)}, which {_is(ranks, 'has', 'have')} entered it"
     text = f"{what} has completed on {ranks_text(which.others)}, not on {here}"
-    return [text, "its device or its network does not get through what it was given", *_waiting(scene, ranks)]
+    why = "its device or its network does not get through what it was given"
+    return [text, why, *_from(scene, ranks), *_waiting(scene, ranks)]
 
 
 def ahead(found: Ahead) -> list[str]:
@@ -189,9 +190,14 @@ def differs(scene: HangScene, which: Difference, what: str, ranks: Sequence[int]
         f"collective {which.number:,} of {group(which.group)} is {what} on {ranks_text(ranks)} and {usual} on "
         f"{ranks_text(many)}: these never meet"
     )
-    place = next((s for s in scene.stands if s.rank in ranks and s.stack), None)
-    here = [f"the collective that it waits in was called in {place.function}"] if place and place.in_frame else []
-    return [text, *here, *_waiting(scene, ranks)]
+    return [text, *_from(scene, ranks), *_waiting(scene, ranks)]
+
+
+def _from(scene: HangScene, ranks: Sequence[int]) -> list[str]:
+    """Say from where ranks called what they wait in, as far as a recorder tells."""
+    place = next((stand for stand in scene.stands if stand.rank in ranks and stand.stack), None)
+    known = scene.calls is not None and place is not None and place.in_frame
+    return [f"the collective that it waits in was called in {place.function}"] if known and place is not None else []
 
 
 def split(which: Difference) -> str:

@@ -51,6 +51,7 @@ def test_the_ranks_that_hold_the_lock_of_the_interpreter_in_a_real_job() -> None
         "wait",
         "what it has not entered is number 45,265, all_to_all",
     )
+    assert only(report).advice.startswith("find out where this rank stands")
     (victims,) = report.victims
     assert victims.ranks == (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15)
     assert victims.waits_for == (9, 14)
@@ -67,6 +68,7 @@ def test_the_ranks_whose_gpu_failed_in_a_real_job() -> None:
         in (found.evidence[0])
     )
     assert "Xid" in found.advice
+    assert found.function == ""
     assert report.victims[0].ranks == (*range(12), 13, 15)
 
 
@@ -149,7 +151,8 @@ def test_uneven_sizes_are_no_difference_where_they_may_be(tmp_path: Path) -> Non
 
 def test_who_alone_does_not_get_through_what_others_got_through(tmp_path: Path) -> None:
     through = dump(entry(5, done=True), entry(6))
-    report = verdict(write(tmp_path, [through, through, dump(entry(5), entry(6)), through]))
+    report = verdict(write(tmp_path, [through, through, dump(entry(5, frames=STACK), entry(6)), through]))
+    assert "the collective that it waits in was called in step (train.py:41)" in only(report).evidence
     assert told(report) == ("hang_missing_rank", (2,), "high")
     assert only(report).evidence[0] == (
         "collective 5 (all_reduce) of process group '0' has completed on ranks 0, 1, 3, not on rank 2, which has "

@@ -51,7 +51,7 @@ CAUSE_WORDS: Mapping[str, str] = MappingProxyType(
         "process_stopped": "the process is stopped",
         "cpu_contention": "the machine has fewer free cores than the job needs",
         "python_blocked": "Python code on the training thread waits for something outside it",
-        "hang_missing_rank": "a worker did not join a collective operation",
+        "hang_missing_rank": "a worker did not join a collective operation, or does not get through it",
         "hang_in_python": "a worker does not leave a function of its own",
         "unknown": "the cause is not settled by what was measured",
     }
