@@ -15,6 +15,7 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
+from eroica_otel.demo.stage import free_port
 from eroica_otel.export.redact import TOKEN
 from eroica_otel.export.secret import NAMES_FILE, read_names
 from eroica_otel.helper import Helper
@@ -23,7 +24,7 @@ from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, StatusWriter
 from factories_summarize import Row, write_kineto
-from factories_worker import Endpoint, capture, free_port, status
+from factories_worker import Endpoint, capture, status
 from remote_write import WriteServer, decompressed
 
 WINDOW = 1_764_430_000

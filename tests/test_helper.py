@@ -18,6 +18,7 @@ import pytest
 
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
+from eroica_otel.demo.stage import free_port
 from eroica_otel.hardware.hostuse import HostUse
 from eroica_otel.helper import Helper
 from eroica_otel.model import Window
@@ -27,7 +28,7 @@ from eroica_otel.spawn import CONFIG_FILE
 from eroica_otel.status import STATUS_FILE, StatusWriter
 from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import Row, write_kineto
-from factories_worker import Endpoint, capture, free_port, status
+from factories_worker import Endpoint, capture, status
 from jobs import scrape, value
 
 WINDOW = 1_764_430_000

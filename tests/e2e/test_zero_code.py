@@ -12,8 +12,9 @@ import pytest
 
 import zerocode
 from eroica_otel import names
+from eroica_otel.demo.stage import free_port
 from eroica_otel.model import Point
-from factories_worker import Endpoint, free_port
+from factories_worker import Endpoint
 from jobs import scrape, wait_until
 
 PLAIN = str(Path(__file__).parent / "plain.py")
