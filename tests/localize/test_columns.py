@@ -168,7 +168,7 @@ def test_a_healthy_fleet_has_no_finding_and_its_reference_changes_nothing(fleet:
 
 def test_a_reference_may_be_one_row_of_medians_for_each_role() -> None:
     def job(*extra: Work, **changes: Any) -> list[WorkerWindow]:
-        stages = [(matmul(120.0 if at >= 4 else 60.0, 50.0),) for at in range(8)]
+        stages = [(matmul(120.0 if at >= 4 else 60.0, 50.0, noise_ms=1.0),) for at in range(8)]
         return window_of([rank(*extra, base=base, role=f"pp{at // 4}") for at, base in enumerate(stages)], **changes)
 
     healthy = job(window_id=1, reason="reference")
