@@ -1,22 +1,29 @@
 """Writes the tables that follow from code: docs/series.md from names.py, the options of README.md from config.py,
-docs/support.md from the table of trainings that the tests run and from what these came to, the causes of docs/method.md
-from localize/causes.py.
+docs/configuration.md from the options and thresholds of the localizer, docs/support.md from the table of trainings that
+the tests run and from what these came to, the causes of docs/method.md from localize/causes.py.
 
 ``make docs`` runs it; a test fails when a table is not what this writes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import groupby
 from pathlib import Path
 
 from eroica_hardware import names as agent
 from eroica_otel import names
+from eroica_otel.commands.config import options_of_localize
 from eroica_otel.config import OPTIONS
+from eroica_otel.jobpolicy import THRESHOLDS, WAITS, bounds
+from eroica_otel.jobstate import Patience
 from eroica_otel.localize.causes import TABLE
+from eroica_otel.localize.policy import Policy
 
 ROOT = Path(__file__).parent.parent
 SERIES = ROOT / "docs" / "series.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 SUPPORT = ROOT / "docs" / "support.md"
 METHOD = ROOT / "docs" / "method.md"
 README = ROOT / "README.md"
@@ -74,6 +81,101 @@ def options_table() -> str:
     return "\n".join(rows)
 
 
+_CONFIGURATION = """\
+# The localizer: running it, and its configuration
+
+Written from the code by `make docs`. The workers' options are in the [README](../README.md#options-of-the-worker).
+
+Each option of `eroica-otel localize` can be given in three ways; the first that gives it counts:
+
+1. on the command line: `--prometheus-interval 10`,
+2. by a variable, `EROICA_LOCALIZE_` and the name in capitals: `EROICA_LOCALIZE_PROMETHEUS_INTERVAL=10` (1 or 0 for
+   what is on or off; of what can be repeated one a line),
+3. in the TOML file that `--config FILE` or `EROICA_LOCALIZE_CONFIG` names: `prometheus-interval = 10`.
+
+Else the default holds. A list is replaced, not added to. Thresholds and waits are in the file alone:
+
+```toml
+prometheus = "http://prometheus:9090"
+match = 'team="vision"'
+report = "/srv/eroica"
+
+[thresholds]                     # of all jobs
+material_ratio = 0.06
+
+[patience]
+hang_seconds = 90
+
+[[job]]                          # of the jobs that fit
+training_job = "llm-*"           # * ? and [abc]; team can be given as well, or alone
+critical_ratio = 0.3
+```
+
+Every `[[job]]` that fits a job counts; where two set the same threshold, the later wins. What a job has of its own is
+in the notes of its verdicts and in `eroica_job_threshold_ratio`.
+
+```console
+$ eroica-otel config check localize.toml
+```
+
+names all that is wrong (unknown names with the nearest known one, wrong types, values out of range, what contradicts)
+and exits with 1; it prints each value in force and where it comes from, without passwords. `localize` refuses such a
+file with 2. Changes count after a restart; nothing is lost by one.
+
+## Running it
+
+- **Many jobs.** One localizer follows all jobs whose series reach it (`--match` chooses). Each is judged in a thread
+  of its own, eight at once: a large job, or one whose window cannot be judged, takes none of the others' time.
+- **End.** SIGTERM and SIGINT: nothing more is taken in, what is complete is judged, findings are pushed and their
+  series ended; windows and findings are in `--state`. What is not complete, or takes longer than 5 s, is judged by
+  the next start. Nothing is judged twice.
+- **Cron.** `eroica-otel localize --prometheus URL --once --timeout 0 --state DIR` judges what the backend holds
+  since the last run, of all jobs, and ends: 0 no finding is open, 1 one is, 3 nobody can tell. The folder carries
+  findings and references from run to run.
+- **Two at once.** Give each a `--state` of its own and the same series. From the same windows they show the same
+  series of jobs and findings, whatever the order in which they heard of them; the rules count neither twice, since
+  they aggregate without `instance`. Only what tells about the process differs:
+  `eroica_localizer_last_success_timestamp_seconds`, `eroica_localizer_duration_seconds` and the counters. One that
+  starts later has no reference before the next reference window: copy the folder of the other while that one is
+  stopped, or start both together.
+- **Is it alive?** `/-/healthy` answers 503 when no round was made for a minute,
+  `eroica_localizer_last_round_timestamp_seconds` tells when the last one was, and `EroicaLocalizerAbsent` fires when
+  it is gone.
+- **Versions.** Series tell their schema (`eroica_build_info`). This version reads its own and the one before; a
+  worker with another is left out. The localizer says so, and so does the worker's log where it delivers here.
+"""
+
+
+def configuration_page() -> str:
+    """Return docs/configuration.md."""
+    blocks = [_CONFIGURATION]
+    for title, options in groupby(options_of_localize(), key=lambda option: option.group):
+        rows = ["| key | variable | type | default | meaning |", "|---|---|---|---|---|"]
+        for option in options:
+            default = "false" if option.default is False else option.default or "-"
+            cells = (
+                f"`{option.name}`",
+                f"`{option.variable}`",
+                option.kind.removeprefix("a "),
+                f"{default}",
+                option.help,
+            )
+            rows.append(f"| {' | '.join(cells)} |")
+        blocks.append(f"## Options: {title}\n\n" + "\n".join(rows) + "\n")
+    told = dict(re.findall(r"^        (\w+): (.*)$", Patience.__doc__ or "", re.MULTILINE))
+    rows = [f"| `{name}` | {getattr(Patience(), name):g} | {_bounds(name)} | {told[name]} |" for name in WAITS]
+    blocks.append("\n".join(["## [patience]\n", "| key | default | range | meaning |", "|---|---|---|---|", *rows, ""]))
+    rows = [f"| `{name}` | {getattr(Policy(), name):g} | {_bounds(name)} |" for name in THRESHOLDS]
+    about = "## [thresholds] and [[job]]\n\nWhat each decides is in [the method](method.md).\n"
+    blocks.append("\n".join([about, "| key | default | range |", "|---|---|---|", *rows, ""]))
+    return "\n".join(blocks)
+
+
+def _bounds(name: str) -> str:
+    low, high = bounds(name)
+    return f"{low:g} to {high:g}" if high == 1 else f"from {low:g}"
+
+
 def readme(text: str) -> str:
     """Return the README with its table of options renewed."""
     head, rest = text.split(BEGIN)
@@ -106,6 +208,7 @@ def support_page() -> str:
 def main() -> int:
     """Write all of them."""
     SERIES.write_text(series_page())
+    CONFIGURATION.write_text(configuration_page())
     SUPPORT.write_text(support_page())
     METHOD.write_text(method(METHOD.read_text()))
     README.write_text(readme(README.read_text()))

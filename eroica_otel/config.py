@@ -24,11 +24,18 @@ RESOURCES = ("cpu", "nic", "sm_clock", "sm", "dram", "pcie", "nvlink")
 """What mu and sigma may measure."""
 HARDWARE_VARIABLE, HARDWARE_DIRECTORY = "EROICA_HARDWARE_DIR", "/run/eroica-hardware"
 """The folder that the node agent shares with the workers, and its default (systemd's RuntimeDirectory=)."""
+LOCALIZER_PREFIX = "EROICA_LOCALIZE_"
+"""Variables of this prefix are options of ``eroica-otel localize`` (commands/settings.py), not of a worker."""
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
+    """Return what a variable says that is on or off.
+
+    Raises:
+        ValueError: it says neither; the text tells what would be right.
+    """
     low = text.strip().lower()
     if low not in _TRUE | _FALSE:
         raise ValueError("1 or 0")
@@ -114,7 +121,7 @@ def default_directory() -> str:
 class WorkerConfig:
     """What a worker does; every field is one line of the README's options table."""
 
-    disabled: bool = _option("EROICA_DISABLED", False, _boolean, "kill switch: nothing is hooked")
+    disabled: bool = _option("EROICA_DISABLED", False, boolean, "kill switch: nothing is hooked")
     training_job: str = _option(
         "EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's"
     )
@@ -122,7 +129,7 @@ class WorkerConfig:
     role: str = _option("EROICA_ROLE", "", str, "workers of one role are compared; else all")
     capture: str = _option("EROICA_CAPTURE", "light", _choice(*CAPTURE_MODES), "light, exact or stacks")
     window_seconds: float = _option("EROICA_WINDOW_SECONDS", 20.0, _number(0.5, 600), "length of a window")
-    reference: bool = _option("EROICA_REFERENCE", True, _boolean, "take a reference window once after warm-up")
+    reference: bool = _option("EROICA_REFERENCE", True, boolean, "take a reference window once after warm-up")
     cooldown_seconds: float = _option(
         "EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window"
     )
@@ -139,7 +146,7 @@ class WorkerConfig:
     sampler_hertz: float = _option(
         "EROICA_SAMPLER_HERTZ", 1000.0, _number(10, 10000), "stack samples per second in a window"
     )
-    loaders: bool = _option("EROICA_LOADERS", True, _boolean, "sample the processes of a DataLoader too, in a window")
+    loaders: bool = _option("EROICA_LOADERS", True, boolean, "sample the processes of a DataLoader too, in a window")
     top_functions: int = _option("EROICA_TOP_FUNCTIONS", 50, _integer(1, 500), "functions kept per worker and window")
     order: str = _option(
         "EROICA_ORDER", "", _order, "what an instant is charged to first, with commas; the same on all workers"
@@ -151,7 +158,7 @@ class WorkerConfig:
         "EROICA_HOLD_SECONDS", 120.0, _number(1, 86400), "how long patterns stay visible to scrapes"
     )
     watchdog: bool = _option(
-        "EROICA_WATCHDOG", True, _boolean, "let a training that hangs in C write its stack on SIGURG"
+        "EROICA_WATCHDOG", True, boolean, "let a training that hangs in C write its stack on SIGURG"
     )
     helper_nice: int = _option("EROICA_HELPER_NICE", 5, _integer(0, 19), "niceness of the helper process")
     nic: str = _option("EROICA_NIC", "", str, "network interface or RDMA adapter of the collectives; else found")
@@ -205,7 +212,7 @@ class WorkerConfig:
         problems += wrong + [
             f"{name} is not an option of this version and does nothing"
             for name in sorted(environment)
-            if name.startswith("EROICA_") and name not in known
+            if name.startswith("EROICA_") and not name.startswith(LOCALIZER_PREFIX) and name not in known
         ]
         config = cls(**(values | wins))
         config = replace(config, problems=(*problems, *contradictions(environment, config)))

@@ -16,33 +16,36 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from eroica_otel import __version__, jobhang, jobview, names
-from eroica_otel.errors import ConfigError, QueryError
+from eroica_otel import __version__, jobhang, jobview
+from eroica_otel.errors import ConfigError
+from eroica_otel.jobadmit import Admission
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
+from eroica_otel.jobjudge import Given, Judging, Work
 from eroica_otel.joboptions import JobOptions, Judge
 from eroica_otel.jobsend import Sender
+from eroica_otel.jobshow import Show
 from eroica_otel.jobsources import Sources
-from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final
+from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final, on_clock
 from eroica_otel.jobtalk import Talk
-from eroica_otel.model import Finding, Point, Report, WorkerWindow
+from eroica_otel.model import Finding, Report, WorkerWindow
 from eroica_otel.publish.report.words import visible
-from eroica_otel.publish.series import LocalizerStatus, job_points, localizer_points
-from eroica_otel.publish.serve import MetricsServer, Publication
+from eroica_otel.publish.series import LocalizerStatus
+from eroica_otel.publish.serve import MetricsServer
 from eroica_otel.query.journal import Journal
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
 
-SHOWN_SECONDS = 3600.0
-"""A job that has been silent for this long leaves /metrics."""
 _JUDGED_KEPT = 64
 _HISTORY_KEPT = 8
 _LEAST_REST_SECONDS = 0.05
+LAST_SECONDS = 5.0
+"""How long the end waits for verdicts under way."""
+STUCK_SECONDS = 60.0
+"""A localizer that has made no round for so long is not healthy."""
 _RECORDS_KEPT = 128
-_FUTURE_SECONDS = 86400.0
-"""A worker's clock may be wrong by a day."""
 logger = logging.getLogger(__name__)
 
 
@@ -67,21 +70,23 @@ class Localizer:
         """
         self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
         self._talk, self._verdict = Talk(progress, clock), verdict
-        self._faults, self._rejudged = Faults(), 0
+        self._faults, self._rejudged, self._admit = Faults(), 0, Admission(self._talk.say, wall)
         self._records: dict[JobKey, JobRecord] = {}
-        self._news = threading.Event()
+        self._news, self._store = threading.Event(), Store()
         self._early: dict[tuple[JobKey, int], tuple[Early, JobRecord]] = {}
-        self._store = Store()
+        self._judging = Judging(self._news.set)
+        self._undecided: dict[JobKey, JobRecord] = {}
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
-        self._started = clock()
+        self._started = self._rounded = clock()
         with ExitStack() as undo:
             self.sources = Sources(
                 options.listen, options.backend, self._accept, say=self._talk.say, faults=self._faults
             )
             undo.callback(self.sources.stop)
-            self.metrics = MetricsServer(options.metrics, options.renderers)
+            self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)
             undo.callback(self.metrics.stop)
             self.sender = Sender(options.send, socket.gethostname(), self.metrics.address.port, self._talk.say)
+            self._show = Show(self.metrics, self.sender, options.policies, self._faults, clock=clock)
             self._folder = StateFolder(options.state)
             undo.callback(self._folder.close)
             self.sources.read_back(self._folder.idle_seconds(wall()))
@@ -92,8 +97,7 @@ class Localizer:
         """Restore windows, findings and references, publish them, and only then accept deliveries and be ready."""
         self.metrics.start("eroica-metrics")
         for record in self._folder.read():
-            # The clock of the earlier process says nothing about this one's.
-            life = replace(record.life, healthy_since=None, moving_since=None, arrived=-math.inf)
+            life = on_clock(record.life, self._clock() - self._wall())
             self._records[record.team, record.training_job] = replace(record, life=life)
         self._files.resume(self._records)
         for window in self._journal.windows():
@@ -109,27 +113,51 @@ class Localizer:
         self._publish(self._jobs())
         self.sources.start()
 
-    def run(self, stop: threading.Event) -> None:
-        """Make rounds until ``stop`` is set; half of the time at most goes into rounds, however fast windows come."""
+    def run(self, stop: threading.Event, over: Callable[[], bool] = lambda: False) -> None:
+        """Make rounds, in half of the time at most, until ``stop`` is set or one is ``over``; then a last one."""
         while not stop.is_set():
             began = self._clock()
-            self.round()
+            self._round(0.0)
+            if over():
+                break
             stop.wait(max(_LEAST_REST_SECONDS, self._clock() - began))
             self._news.wait(self._options.round_seconds)
             self._news.clear()
+        self.sources.stop()
+        self._round(LAST_SECONDS)
+        for _, job in self._undecided:
+            self._talk.say(f"{visible(job)}: its window is still being judged; the next start judges it anew")
+
+    def pending(self) -> bool:
+        """Return whether a window waits to be judged, or is."""
+        waiting = (job for job in self._store.jobs() if not set(job.windows) <= set(self._record(job.key).judged))
+        return bool(self._judging.under_way()) or next(waiting, None) is not None
+
+    def alive(self) -> bool:
+        """Return whether rounds are made."""
+        return self._clock() - self._rounded < STUCK_SECONDS
 
     def wake(self) -> None:
         """Make the next round now."""
         self._news.set()
 
     def round(self) -> None:
-        """Look once at everything: judge what is due, end what has ended, publish."""
-        before = dict(self._records)
-        jobs = self._jobs()
-        for job in jobs.values():
-            self._faults.guard("judge", partial(self._job_round, job))
+        """Look once at everything: judge what is due, end what has ended, publish; waits for the verdicts."""
+        self._round(None)
+
+    def _round(self, wait: float | None) -> None:
+        """Make a round that waits so long for verdicts (None = for all); what is ready later is in a later one."""
+        before, end = dict(self._records), None if wait is None else time.monotonic() + wait
+        self._judging.collect()
+        more = True
+        while more:
+            jobs = self._jobs()
+            for job in jobs.values():
+                self._faults.guard("judge", partial(self._job_round, job))
+            more = self._judging.collect(end)
         if self._records != before:
             self._save()
+        self._rounded = self._clock()
         self._faults.guard("state", self._folder.beat)
         self._talk.keep(jobs)
         self._early = {key: early for key, early in self._early.items() if key[1] in jobs[key[0]].windows}
@@ -139,8 +167,10 @@ class Localizer:
         self._talk.about(job, self._record(job.key).judged)
         # By arrival: ids are of the deciders' clocks, which may be an hour apart.
         for arrived in job.windows.values():
-            self._consider(job, arrived)
-        self._look(job)
+            if self._judging.may_begin(job.key):
+                self._consider(job, arrived)
+        if job.key not in self._judging.under_way():
+            self._look(job)
 
     def open_findings(self) -> tuple[Finding, ...]:
         """Return the findings of all jobs that have not ended."""
@@ -152,11 +182,7 @@ class Localizer:
 
     @property
     def receiver(self) -> Receiver:
-        """The embedded receiver.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """The embedded receiver; raises ConfigError where there is none."""
         if self.sources.receiver is None:
             raise ConfigError("this localizer receives nothing itself; give it an address to listen on")
         return self.sources.receiver
@@ -171,10 +197,7 @@ class Localizer:
         self._folder.close()
 
     def _accept(self, delivery: Delivery) -> None:
-        for point in delivery.points:
-            if point.name == names.WINDOW_ID.name and point.value > self._wall() + _FUTURE_SECONDS:
-                # It would count as newer than every true window of its job.
-                raise QueryError(f"window {point.value:.0f} lies in the future; set the clock of the worker")
+        self._admit(delivery.points)
         window = self._store.add(delivery, self._clock())
         if window is not None:
             self._journal.append(window)
@@ -197,21 +220,22 @@ class Localizer:
 
     def _decide(self, job: Job, arrived: Arrived, expected: int) -> None:
         """Judge one window; only workers that come late bring a second verdict, also when the judge fails."""
-        record = self._record(job.key)
-        record = replace(record, judged=(*record.judged, arrived.window_id)[-_JUDGED_KEPT:])
+        before = self._record(job.key)
+        record = replace(before, judged=(*before.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
         self._talk.forget(job.key, arrived.window_id)
         if len(arrived.windows) < expected:
             self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.windows)), record)
         else:
             self._store.release(job.key, arrived.window_id)
+        self._undecided[job.key] = before
         self._give(job, arrived, expected, record)
 
     def _reconsider(self, job: Job, arrived: Arrived, expected: int) -> None:
         """Judge a window a second time when its missing workers have come, unless a newer verdict stands."""
         present = self._record(job.key)
         early, before = self._early.get((job.key, arrived.window_id), (Early(-math.inf, frozenset()), present))
-        latest = present.report is None or present.report.window_id == arrived.window_id
+        latest = present.report is None or present.report.window_id in arrived.ids
         patience = self._options.patience
         if latest and not is_final(early, arrived.windows.keys(), expected, now=self._clock(), patience=patience):
             return
@@ -223,29 +247,49 @@ class Localizer:
             self._give(job, arrived, expected, replace(before, judged=present.judged), tuple(late))
 
     def _give(self, job: Job, arrived: Arrived, expected: int, record: JobRecord, late: Sequence[int] = ()) -> None:
-        """Judge, remember and deliver; ``record`` is what was known before the window."""
+        """Begin to judge, or tell why nobody can; ``record`` is what was known before the window."""
         twice = jobview.doubles(job)
         windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
         if not windows:
             # Nothing failed and nothing was judged: findings, history and the time of the latest verdict stay.
             report = jobview.shared_report(job, arrived, twice)
             self._records[job.key] = replace(record, report=report)
+            self._undecided.pop(job.key, None)
             self._deliver(job.key, report)
             return
-        began = time.perf_counter()
-        reference = self._folder.reference(key_of(windows), self._wall())
-        before = reference.windows if reference else ()
-        there = jobhang.presence(job, self._clock(), self._options.patience)
-        judge = partial(self._judge, windows, before, expected=expected, history=record.history, presence=there)
-        what = f"window {arrived.window_id} of {visible(job.key[1])}"
+        judge = partial(
+            self._judge,
+            expected=expected,
+            policy=self._options.policies.of(*job.key),
+            history=record.history,
+            presence=jobhang.presence(job, self._clock(), self._options.patience),
+        )
+        given = Given(job, arrived, windows, record, twice, tuple(late))
+
+        def judged() -> Report:  # beside the rounds: it changes nothing
+            reference = self._folder.reference(key_of(windows), self._wall())
+            return judge(windows, reference.windows if reference else ())
+
+        def then(work: Work) -> None:
+            self._undecided.pop(job.key, None)
+            self._faults.guard("judge", partial(self._take_over, given, work))
+
+        self._judging.begin(Work(job.key, judged, then))
+
+    def _take_over(self, given: Given, work: Work) -> None:
+        """Remember and deliver a verdict."""
+        key, arrived = work.key, given.arrived
         judged: list[Report] = []
-        self._faults.guard("judge", lambda: judged.append(judge()), what)
+        what = f"window {arrived.window_id} of {visible(key[1])}"
+        self._faults.guard("judge", lambda: judged.append(work.report()), what)
         if not judged:
             return
-        report = jobview.with_notes(judged[0], twice, self._clock() - arrived.first, windows)
-        report = jobview.judged_again(report, late) if late else report
-        self._remember(replace(record, duration_seconds=time.perf_counter() - began), report, windows, arrived.first)
-        self._deliver(job.key, report)
+        own = jobview.own_thresholds(self._options.policies.changes(*key))
+        report, waited = replace(judged[0], window_id=arrived.named), self._clock() - arrived.first
+        report = jobview.with_notes(report, given.twice, waited, given.windows, own)
+        report = jobview.judged_again(report, given.late) if given.late else report
+        self._remember(replace(given.record, duration_seconds=work.seconds), report, given.windows, arrived.first)
+        self._deliver(key, report)
 
     def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow], first: float) -> None:
         if report.reason == "reference" and all(window.iterations > 0 for window in windows):
@@ -254,17 +298,18 @@ class Localizer:
         job = self._jobs().get((record.team, record.training_job))
         found = tuple(jobview.opened(finding, report, windows, job) for finding in report.findings)
         present = {window.identity.rank for window in windows}
+        kept_ratio = self._options.policies.of(record.team, record.training_job).critical_kept_ratio
         self._records[record.team, record.training_job] = replace(
             record,
-            life=after_verdict(record.life, report, found, present, first),
+            life=after_verdict(record.life, report, found, present, first, kept_ratio),
             report=report,
             history=(*record.history, replace(report, detail=None))[-_HISTORY_KEPT:],
             success_timestamp_seconds=self._wall(),
         )
 
     def _deliver(self, key: JobKey, report: Report) -> None:
-        for path, render, held in self._files.paths(key, report):
-            self._faults.guard("report", partial(self._files.write, path, render, held))
+        """Hand the verdict over, and begin to write its files: those of a large job take as long as its verdict."""
+        self._judging.begin(Work(key, self._files.writing(key, report, self._faults.guard)))
         if self._verdict is not None:
             self._verdict(report)
 
@@ -288,22 +333,14 @@ class Localizer:
         failures["journal"] += self._journal.failures
         failures["query"] += self.sources.failures()
         requests, queries = self.sources.requests(), self.sources.queries()
-        thresholds, sent = self._options.thresholds, self.sender.counts()
-        status = LocalizerStatus(__version__, failures, requests, thresholds, self._rejudged, queries, sent)
-        points = localizer_points(status)
-        now = self._clock()
-        for key, job in jobs.items():
-            if now - job.last_seen < SHOWN_SECONDS:
-                self._faults.guard("publish", partial(_add_points, points, self._record(key), job))
-        reports = {key: record.report for key, record in self._records.items() if record.report is not None}
-        self.metrics.publish(Publication(tuple(points), reports))
-        self._faults.guard("publish", lambda: self.sender.show(points))
+        thresholds, sent, now = self._options.thresholds, self.sender.counts(), self._wall()
+        status = LocalizerStatus(__version__, failures, requests, thresholds, self._rejudged, queries, sent, now)
+        self._show(status, jobs, self._records)
 
     def _save(self) -> None:
         ordered = sorted(self._records.items(), key=lambda item: item[1].success_timestamp_seconds or 0.0)
         self._records = dict(ordered[-_RECORDS_KEPT:])
-        self._faults.guard("state", lambda: self._folder.write(tuple(self._records.values())))
-
-
-def _add_points(points: list[Point], record: JobRecord, job: Job) -> None:
-    points += job_points(jobview.job_status(record, job))
+        # What is not decided yet is judged anew by the next start, should this one end before.
+        kept, ahead = (self._records | self._undecided).values(), self._wall() - self._clock()
+        told = tuple(replace(record, life=on_clock(record.life, ahead)) for record in kept)
+        self._faults.guard("state", lambda: self._folder.write(told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ class Faults:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._logged: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
 
     def counts(self) -> dict[str, int]:
         """Return the number of failures of every stage."""
@@ -40,7 +42,9 @@ class Faults:
             self._failed(stage, type(error).__name__, f"{about}{error!r}")
 
     def _failed(self, stage: str, kind: str, text: str) -> None:
-        self._counts[stage] += 1
-        if (stage, kind) not in self._logged:
+        with self._lock:
+            self._counts[stage] += 1
+            known = (stage, kind) in self._logged
             self._logged.add((stage, kind))
+        if not known:
             logger.warning("%s failed: %s (said once; counted in eroica_localizer_failures_total)", stage, text)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from eroica_otel.errors import ConfigError
@@ -57,6 +59,19 @@ class ReportFiles:
             for one, newest in self._of_jobs(key, report):
                 yield from self._in(os.path.join(self._folder, *folder_of(one)), newest)
 
+    def writing(
+        self, key: JobKey, report: Report, guard: Callable[[str, Callable[[], None]], None]
+    ) -> Callable[[], Report]:
+        """Return what writes all files of a verdict and gives it back; ``guard`` takes a stage and each act."""
+        paths = list(self.paths(key, report))
+
+        def write() -> Report:
+            for path, render, held in paths:
+                guard("report", partial(self.write, path, render, held))
+            return report
+
+        return write
+
     def write(self, path: str, render: Renderer, report: Report) -> None:
         """Write one of these files, and make its folder where it is a job's.
 
@@ -66,7 +81,8 @@ class ReportFiles:
         folder = os.path.dirname(path)
         if self._folder and os.path.isdir(self._folder) and folder.startswith(os.path.join(self._folder, "")):
             os.makedirs(folder, exist_ok=True)
-        replace_file(path, render(report).encode("utf-8", "replace"))
+        # Several jobs may write the newest verdict at once.
+        replace_file(path, render(report).encode("utf-8", "replace"), f".{threading.get_ident()}")
 
     def _of_jobs(self, key: JobKey, report: Report) -> list[tuple[JobKey, Report]]:
         """Return the jobs whose folders change: none while there is one job, then also that of the first."""

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from eroica_otel.jobpolicy import Policies
 from eroica_otel.jobsend import Destinations
 from eroica_otel.jobstate import Patience
+from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.presence import Presence
 from eroica_otel.model import WorkerWindow
 from eroica_otel.publish.serve import Renderer
@@ -25,6 +27,7 @@ class Judge(Protocol):
         reference: Sequence[WorkerWindow] = (),
         *,
         expected: int,
+        policy: Policy = ...,
         history: Sequence[Report] = (),
         presence: Mapping[int, Presence] = ...,
     ) -> Report:
@@ -43,6 +46,7 @@ class JobOptions:
         folder: Folder of the newest verdict and, where there are several jobs, of each job's; "" for none.
         renderers: Renderings that the metrics endpoint serves and the folder holds, by file ending.
         thresholds: Thresholds in force, for publication.
+        policies: Thresholds by job.
         round_seconds: Longest time between two looks.
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
@@ -56,6 +60,7 @@ class JobOptions:
     folder: str = ""
     renderers: Mapping[str, Renderer] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
     round_seconds: float = 0.5
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None

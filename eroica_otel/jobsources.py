@@ -62,7 +62,7 @@ class Sources:
         """
         if listen is None and backend is None:
             raise ConfigError("the localizer has no source; give an address to listen on or a Prometheus to read")
-        guard = partial(faults.guard, "query")
+        guard, self._stopped = partial(faults.guard, "query"), False
         with ExitStack() as undo:
             self.receiver = None if listen is None else Receiver(listen, accept)
             if self.receiver is not None:
@@ -88,9 +88,11 @@ class Sources:
             source.start()
 
     def stop(self) -> None:
-        """Stop all."""
-        for source in self:
-            source.stop()
+        """Stop all, once."""
+        if not self._stopped:
+            self._stopped = True
+            for source in self:
+                source.stop()
 
     def requests(self) -> Mapping[str, int]:
         """Return the requests that the receiver answered by outcome; nothing without one."""
@@ -99,6 +101,10 @@ class Sources:
     def queries(self) -> Mapping[str, int]:
         """Return the questions that the backend was asked by outcome; nothing without one."""
         return self.reader.requests() if self.reader is not None else {}
+
+    def settled(self) -> bool:
+        """Return whether all that is in the backend was read; of the receiver nobody knows what comes."""
+        return self.reader is None or self.reader.settled
 
     def failures(self) -> int:
         """Return how many looks and deliveries of the backend failed."""

@@ -13,8 +13,7 @@ from eroica_otel.localize.policy import Policy
 from eroica_otel.model import Finding, Report
 from eroica_otel.publish.series import OpenFinding, is_alarming
 
-CRITICAL_KEPT_RATIO = Policy().critical_kept_ratio
-"""A finding that was critical is no longer from below this share of the iteration."""
+_KEPT_RATIO = Policy().critical_kept_ratio
 _HANGS = ("hang_missing_rank", "hang_in_python", "checkpoint_stall")
 
 
@@ -146,8 +145,9 @@ def is_hang_due(
 
 
 def after_verdict(
-    life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int], arrived: float
-) -> Life:
+    life: Life, report: Report, found: tuple[OpenFinding, ...], present: Set[int], arrived: float,
+    kept_ratio: float = _KEPT_RATIO,
+) -> Life:  # fmt: skip
     """Return the findings that are open after a verdict; one about an older window than the last changes nothing.
 
     Args:
@@ -156,12 +156,13 @@ def after_verdict(
         found: Its findings.
         present: Ranks whose patterns were judged.
         arrived: When the first part of the window came.
+        kept_ratio: Impact from which a finding that was critical still is.
     """
     if arrived < life.arrived:
         return life
     kept = tuple(item for item in life.open if not _is_refuted(item, report, found, present))
     placed = (_keep_end(item, life.open) for item in found)
-    opened = tuple(_keep_severity(_keep_cause(item, life.open), life.open) for item in placed)
+    opened = tuple(_keep_severity(_keep_cause(item, life.open), life.open, kept_ratio) for item in placed)
     open_ = opened + tuple(item for item in kept if not any(_same(item.finding, new.finding) for new in opened))
     triggered = report.reason in ("degraded", "blocked")
     return Life(open_, report.window_id, bool(open_) and (life.unhealthy or triggered), arrived=arrived)
@@ -190,6 +191,17 @@ def after_sighting(
     if now - since >= patience.healthy_seconds:
         return _closed(life)
     return replace(life, unhealthy=True, healthy_since=since)
+
+
+def on_clock(life: Life, seconds: float) -> Life:
+    """Return it with its times ``seconds`` later, as another clock has them; what is then before 0 is of none.
+
+    So who looks every few minutes, each time as a new process, ends findings too. When a window arrived is not kept:
+    what a new process hears of is newer.
+    """
+    since = (None if at is None or at + seconds < 0 else at + seconds for at in (life.healthy_since, life.moving_since))
+    healthy, moving = since
+    return replace(life, healthy_since=healthy, moving_since=moving, arrived=-math.inf)
 
 
 def _closed(life: Life) -> Life:
@@ -280,12 +292,12 @@ def _keep_cause(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFind
     return item
 
 
-def _keep_severity(item: OpenFinding, earlier: tuple[OpenFinding, ...]) -> OpenFinding:
+def _keep_severity(item: OpenFinding, earlier: tuple[OpenFinding, ...], kept_ratio: float) -> OpenFinding:
     """Return a finding that was critical as critical until its impact is well below the limit: one that swings around
     the limit would else be two alerts in turn.
     """
     was = {old.finding.severity for old in earlier if _same(old.finding, item.finding)}
-    fallen = item.finding.impact_ratio < CRITICAL_KEPT_RATIO
+    fallen = item.finding.impact_ratio < kept_ratio
     if item.finding.severity != "warning" or "critical" not in was or fallen:
         return item
     return replace(item, finding=replace(item.finding, severity="critical"))

@@ -70,7 +70,7 @@ def shared_report(job: Job, arrived: Arrived, twice: Mapping[int, Sequence[str]]
     """Return the verdict on a window of which each rank is claimed by several processes: there is none, and why."""
     return Report(
         training_job=job.key[1],
-        window_id=arrived.window_id,
+        window_id=arrived.named,
         reason=next(iter(arrived.windows.values())).reason,
         workers_seen=len(arrived.windows),
         workers_expected=expected_workers(job, arrived),
@@ -87,10 +87,14 @@ def _listed(processes: Sequence[str]) -> str:
 
 
 def with_notes(
-    report: Report, twice: Mapping[int, Sequence[str]], verdict_seconds: float, windows: Sequence[WorkerWindow] = ()
+    report: Report,
+    twice: Mapping[int, Sequence[str]],
+    verdict_seconds: float,
+    windows: Sequence[WorkerWindow] = (),
+    more: Sequence[str] = (),
 ) -> Report:
-    """Return the verdict with what only the job knows: doubled ranks, clocks that differ, and the time from the first
-    pattern on.
+    """Return the verdict with what only the job knows: doubled ranks, clocks that differ, ``more`` notes, and the time
+    from the first pattern on.
     """
     notes = tuple(
         f"rank {rank} is reported by {len(processes)} live processes ({', '.join(processes)}) and is not judged; "
@@ -99,7 +103,7 @@ def with_notes(
     )
     if len(twice) > _DOUBLES_NAMED:
         notes += (f"{len(twice) - _DOUBLES_NAMED} more ranks are reported twice and not judged",)
-    notes += clocks_apart(windows)
+    notes += (*clocks_apart(windows), *more)
     detail = report.detail and replace(report.detail, verdict_seconds=verdict_seconds)
     return replace(report, notes=report.notes + notes, detail=detail)
 
@@ -120,6 +124,12 @@ def clocks_apart(windows: Sequence[WorkerWindow]) -> tuple[str, ...]:
         f"the clock of {which}{more} is up to {far} away from that of the other nodes; no verdict rests on clocks, "
         "but times from there are wrong: set it (NTP)",
     )
+
+
+def own_thresholds(changes: Mapping[str, float]) -> tuple[str, ...]:
+    """Return a note on thresholds that a person set for this job alone; nothing without any."""
+    listed_ = ", ".join(f"{name} = {value:g}" for name, value in sorted(changes.items()))
+    return (f"judged by thresholds of this job's own: {listed_}",) if changes else ()
 
 
 def judged_again(report: Report, late: Sequence[int]) -> Report:
@@ -155,7 +165,7 @@ def _culprits(finding: Finding, windows: Sequence[WorkerWindow], job: Job | None
     return tuple(who for rank in finding.ranks if (who := there.get(rank) or known.get(rank)) is not None)
 
 
-def job_status(record: JobRecord, job: Job | None) -> JobStatus:
+def job_status(record: JobRecord, job: Job | None, thresholds: Mapping[str, float] | None = None) -> JobStatus:
     """Return what is published about a job; ``job`` is None while nothing came from it since the start."""
     expected = expected_workers(job) if job is not None and job.workers else 0
     return JobStatus(
@@ -167,4 +177,5 @@ def job_status(record: JobRecord, job: Job | None) -> JobStatus:
         duplicates=sum(len(processes) for processes in doubles(job).values()) if job else 0,
         success_timestamp_seconds=record.success_timestamp_seconds,
         duration_seconds=record.duration_seconds,
+        thresholds=thresholds or {},
     )

@@ -281,8 +281,14 @@ THRESHOLD = _central(
     "Thresholds in force, so that rules compare series with series.",
     "1",
 )
+JOB_THRESHOLD = _central(
+    "eroica_job_threshold_ratio", (*JOB, "threshold"), "Thresholds of this job alone, if any.", "1", cpu_job=False
+)
 LOCALIZER_FAILURES = _central(
     "eroica_localizer_failures_total", ("stage",), "Failures inside the localizer by stage.", "{failure}", type_=COUNTER
+)
+LOCALIZER_ROUND = _central(
+    "eroica_localizer_last_round_timestamp_seconds", (), "Unix time of the latest look at all jobs.", "s"
 )
 LOCALIZER_REJUDGED = _central(
     "eroica_localizer_rejudged_total",

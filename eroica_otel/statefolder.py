@@ -64,6 +64,11 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceKey:
     """What two windows must share so that one can be the other's reference."""
 
@@ -103,7 +108,8 @@ class StateFolder:
         """Create or open the folder and lock it.
 
         Raises:
-            ConfigError: it cannot be written, belongs to someone else, or another localizer uses it.
+            ConfigError: it cannot be written, belongs to someone else, is of a newer version, or another localizer
+                uses it.
         """
         self.path = os.path.join(os.path.abspath(path), "localizer")
         try:
@@ -115,6 +121,13 @@ class StateFolder:
             raise ConfigError(
                 f"--state {path}: {error.strerror or error}; give a folder that can be written"
             ) from error
+        told = _read(os.path.join(self.path, "state"), _Told, said=True)
+        if told is not None and told.version > VERSION:
+            os.close(self._lock)
+            raise ConfigError(
+                f"--state {path} was written by a newer version (state {told.version}, this version reads "
+                f"{VERSION - 1} and {VERSION}); use that version, or give another folder"
+            )
 
     @property
     def journal(self) -> str:
@@ -137,7 +150,7 @@ class StateFolder:
     def read(self) -> tuple[JobRecord, ...]:
         """Return what was written last; nothing when there is none or it cannot be understood."""
         state = _read(os.path.join(self.path, "state"), _State)
-        return state.jobs if state is not None and state.version == VERSION else ()
+        return state.jobs if state is not None and VERSION - 1 <= state.version <= VERSION else ()
 
     def write(self, jobs: Sequence[JobRecord]) -> None:
         """Replace what is remembered.
@@ -177,13 +190,13 @@ class StateFolder:
         return os.path.join(self.path, "references", digest)
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
+def replace_file(path: str, data: bytes, mark: str = "") -> None:
+    """Write a file so that a reader sees the old content or the new, never a part; ``mark`` tells writers apart.
 
     Raises:
         OSError: the disk refuses; the old content stays.
     """
-    temporary = f"{path}.new"
+    temporary = f"{path}{mark}.new"
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -229,12 +242,14 @@ def _lock(path: str, folder: str) -> tuple[int, float | None]:
     return descriptor, found.st_mtime if found.st_size else None
 
 
-def _read(path: str, kind: type[_Kept]) -> _Kept | None:
+def _read(path: str, kind: type[_Kept], *, said: bool = False) -> _Kept | None:
+    """Return what a file holds, None where it cannot be understood; that is logged unless it is ``said`` elsewhere."""
     try:
         with open(path, "rb") as file:
             return msgspec.msgpack.decode(file.read(), type=kind)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        logger.warning("%s cannot be read and is left out: %s", path, error)
+        if not said:
+            logger.warning("%s cannot be read and is left out: %s", path, error)
         return None

@@ -75,7 +75,7 @@ class Samples:
 
 
 def _fits(value: str, sign: str, text: str) -> bool:
-    plain = text.replace('\\"', '"').replace("\\\\", "\\")
+    plain = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
     return value == plain if sign == "=" else re.fullmatch(plain, value) is not None
 
 

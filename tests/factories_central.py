@@ -21,6 +21,7 @@ from opentelemetry.sdk.resources import Resource
 
 from eroica_otel import names
 from eroica_otel.export.points import window_points
+from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.presence import Presence
 from eroica_otel.model import (
     STATES,
@@ -213,6 +214,7 @@ def most_python(
     reference: Sequence[WorkerWindow] = (),
     *,
     expected: int,
+    policy: Policy = Policy(),  # noqa: B008 - frozen
     history: Sequence[Report] = (),
     presence: Mapping[int, Presence] = MappingProxyType({}),
 ) -> Report:

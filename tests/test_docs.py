@@ -30,6 +30,12 @@ def test_the_causes_of_the_method_are_current(generate: ModuleType) -> None:
     assert text == generate.method(text), "make docs renews it"
 
 
+def test_the_page_of_the_configuration_is_current(generate: ModuleType) -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == generate.configuration_page(), (
+        "make docs renews it"
+    )
+
+
 def test_the_readmes_options_are_current(generate: ModuleType) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert text == generate.readme(text), "make docs renews it"

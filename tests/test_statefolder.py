@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eroica_otel.errors import ConfigError
 from eroica_otel.jobstate import Life
 from eroica_otel.publish.series import OpenFinding
-from eroica_otel.statefolder import REFERENCE_SECONDS, JobRecord, Reference, StateFolder, key_of, replace_file
+from eroica_otel.statefolder import REFERENCE_SECONDS, VERSION, JobRecord, Reference, StateFolder, key_of, replace_file
 from factories_central import detail, finding, identity, report, windows
 
 
@@ -35,6 +36,24 @@ def test_what_was_written_is_read_again(folder: StateFolder) -> None:
     assert folder.read() == ()
     folder.write([record()])
     assert folder.read() == (record(),)
+
+
+def test_what_a_newer_version_wrote_is_refused_by_name_and_stays(tmp_path: Path) -> None:
+    StateFolder(str(tmp_path)).close()
+    path = tmp_path / "localizer" / "state"
+    newer = msgspec.msgpack.encode({"version": VERSION + 1, "jobs": {"in": "another form"}})
+    path.write_bytes(newer)
+    for _ in range(2):  # the lock is free again
+        with pytest.raises(ConfigError, match=rf"was written by a newer version \(state {VERSION + 1}, .*; use that"):
+            StateFolder(str(tmp_path))
+    assert path.read_bytes() == newer
+
+
+def test_what_the_version_before_wrote_is_read(tmp_path: Path, folder: StateFolder) -> None:
+    """It knew fewer fields; those it did not know have their defaults."""
+    job = {"team": "vision", "training_job": "llm-7b", "judged": [1, 2]}
+    (tmp_path / "localizer" / "state").write_bytes(msgspec.msgpack.encode({"version": VERSION - 1, "jobs": [job]}))
+    assert folder.read() == (JobRecord("vision", "llm-7b", (1, 2)),)
 
 
 def test_everything_is_private_and_the_given_folder_is_left_alone(tmp_path: Path, folder: StateFolder) -> None:

@@ -8,23 +8,21 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
-from eroica_otel.commands import destinations, sources
-from eroica_otel.errors import ConfigError, QueryError
+from eroica_otel.commands import destinations, settings, sources
+from eroica_otel.commands.chosen import choose
+from eroica_otel.errors import QueryError
 from eroica_otel.job import Localizer
-from eroica_otel.joboptions import JobOptions
-from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Report
-from eroica_otel.publish.report import html, json, terminal
+from eroica_otel.publish.report import terminal
 from eroica_otel.publish.report.verdict import outcome, unjudged
 from eroica_otel.publish.series import is_alarming
-from eroica_otel.publish.serve import Renderer
 from eroica_otel.signalled import ended_by_signals
-from eroica_otel.webserver import Address, is_loopback, parse_address
+from eroica_otel.webserver import is_loopback
 
 HELP = """\
 Find the slow worker: take what the workers of a training job measured, compare them, print the verdict.
@@ -39,14 +37,17 @@ or let it read the Prometheus that has their series already:
   eroica-otel localize --prometheus http://127.0.0.1:9090
 
 Each window that the workers profile is judged once, as soon as all of them have delivered (the missing are named).
-The verdict is printed, its series are on /metrics, and a crash or a restart forgets neither windows nor findings."""
+The verdict is printed, its series are on /metrics, and a crash or a restart forgets neither windows nor findings.
 
-RENDERERS: Mapping[str, Renderer] = {"json": json.render, "html": html.render}
+Every option is also a variable (--listen: EROICA_LOCALIZE_LISTEN) and a key of the file that --config names; the
+command line wins over variables, these over the file. Thresholds are in the file: docs/configuration.md."""
+
 _LONGER = "a longer --timeout"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of the command; what is parsed holds only what was given, and ``table``, all of them."""
+    parser.add_argument("--config", metavar="FILE", default="", help="TOML file with these options and with thresholds")
     where = parser.add_argument_group("where it listens")
     where.add_argument(
         "--listen", metavar="HOST:PORT", default="", help="address that workers deliver to by OTLP/HTTP; one that "
@@ -69,14 +70,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
                       "(DIR/TEAM/JOB where it has a team)")  # fmt: skip
     what.add_argument("--json", metavar="FILE", default="", help="write the newest verdict as JSON into this file")
     when = parser.add_argument_group("when it ends (default: by Ctrl-C or SIGTERM)")
-    when.add_argument("--once", action="store_true", help="end after the first verdict that is not about a reference "
-                      "window; the exit code tells whether there is a finding, 3 that nobody can tell")  # fmt: skip
+    when.add_argument("--once", action="store_true", help="judge the windows that are there, of all jobs, then end; "
+                      "where there is none, or of a reference alone, wait for one. The exit code tells whether there "
+                      "is a finding, 3 that nobody can tell")  # fmt: skip
     when.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=None, help="end after this time; with "
-                      "--once and no verdict by then, exit with 3")  # fmt: skip
+                      "--once and no verdict by then, exit with 3; --once --timeout 0 waits for no window, and its "
+                      "exit code tells whether a finding is open: for cron")  # fmt: skip
+    parser.set_defaults(table=settings.table(parser))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal, the first verdict (--once) or the time limit.
+    """Serve until a signal, until nothing is left to judge (--once), or until the time limit.
 
     Raises:
         ConfigError: an option cannot be used.
@@ -84,14 +88,19 @@ def run(arguments: argparse.Namespace) -> int:
         QueryError: --once, and no verdict came in time or the window could not be judged.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
-    session = _Session(once=arguments.once)
-    localizer = Localizer(_options(arguments), judge, progress=_say, verdict=session.take)
+    chosen = choose(arguments.table, arguments, os.environ)
+    arguments = chosen.arguments
+    for line in chosen.problems:
+        _say(line)
+    chosen.make_folder()
+    session = _Session(once=arguments.once, waits=arguments.timeout != 0)
+    localizer = Localizer(chosen.job, judge, progress=_say, verdict=session.take)
     session.wake = localizer.wake
     try:
-        with ended_by_signals(session.end), _ended_after(arguments.timeout, session.end):
+        with ended_by_signals(session.end), _ended_after(arguments.timeout or None, session.end):
             localizer.start()
             _announce(localizer)
-            localizer.run(session.stop)
+            localizer.run(session.stop, partial(session.over, localizer))
         if arguments.once:
             return session.outcome(localizer)
         return int(any(is_alarming(finding) for finding in localizer.open_findings()))
@@ -102,20 +111,25 @@ def run(arguments: argparse.Namespace) -> int:
 class _Session:
     """One run of the command: prints verdicts and knows when it is over."""
 
-    def __init__(self, *, once: bool) -> None:
+    def __init__(self, *, once: bool, waits: bool) -> None:
         self.stop = threading.Event()
         self.wake: Callable[[], None] = self.stop.set
-        self._once = once
-        self._first: Report | None = None
+        self._once, self._waits = once, waits
+        self._counting: list[Report] = []
 
     def take(self, report: Report) -> None:
-        """Print one verdict; with --once the first that counts is the last."""
-        if self._first is not None:
-            return
+        """Print one verdict; those about reference windows say nothing about the end."""
         print(terminal.render(report, width=shutil.get_terminal_size((100, 24)).columns, colour=_colour()), flush=True)
         if self._once and report.reason != "reference":
-            self._first = report
-            self.end()
+            self._counting.append(report)
+
+    def over(self, localizer: Localizer) -> bool:
+        """Return whether --once has nothing left to do."""
+        if not self._once or not (self._counting or not self._waits):
+            return False
+        reader = localizer.sources.reader
+        refused = not self._waits and reader is not None and reader.down != ""
+        return refused or (localizer.sources.settled() and not localizer.pending())
 
     def end(self) -> None:
         """End the run soon."""
@@ -126,66 +140,20 @@ class _Session:
         """Return the exit code of --once.
 
         Raises:
-            QueryError: no verdict came, or one that could not tell whether there is a finding.
+            QueryError: no verdict came, or none that could tell whether there is a finding.
         """
-        if self._first is None:
+        reader, shown = localizer.sources.reader, localizer.metrics.publication
+        down = reader is not None and reader.down != ""
+        known = not self._waits and not down and shown is not None and bool(shown.reports)
+        if not self._counting and not known:
             raise QueryError(f"no verdict came, {_who(localizer)}")
-        if outcome(self._first) in ("no_consensus", "not_enough"):
-            raise QueryError(f"the window names nobody and clears nobody: {unjudged(self._first)}")
-        return int(any(is_alarming(finding) for finding in self._first.findings))
-
-
-def _options(arguments: argparse.Namespace) -> JobOptions:
-    token = _token(arguments.token_file)
-    if arguments.tls_key and not arguments.tls_certificate:
-        raise ConfigError(f"--tls-key {arguments.tls_key} has no certificate; give --tls-certificate too")
-    tls = (arguments.tls_certificate, arguments.tls_key, token)
-    listen = sources.listen(arguments, *tls)
-    metrics = Address(*parse_address(arguments.metrics, "--metrics"), "--metrics", *tls)
-    return JobOptions(
-        listen=listen,
-        metrics=metrics,
-        state=arguments.state or _default_state(),
-        outputs=_outputs(arguments.json),
-        folder=_folder(arguments.report),
-        renderers=RENDERERS,
-        thresholds=Policy().thresholds(),
-        backend=sources.backend(arguments, listen, metrics),
-        send=destinations.destinations(arguments, os.environ, listen, metrics),
-    )
-
-
-def _folder(path: str) -> str:
-    try:
-        if path:
-            os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--report {path}: {error.strerror}; give a folder that can be written") from error
-    return path
-
-
-def _outputs(file: str) -> dict[str, Renderer]:
-    if file and not os.path.isdir(os.path.dirname(file) or "."):
-        raise ConfigError(f"--json {file}: the folder does not exist; create it")
-    return {file: json.render} if file else {}
-
-
-def _token(file: str) -> str:
-    if not file:
-        return ""
-    try:
-        token = Path(file).read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise ConfigError(f"--token-file {file}: {error.strerror or error}; give a file that can be read") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--token-file {file}: it is not ASCII; write one line with the token into it") from error
-    if not token:
-        raise ConfigError(f"--token-file {file} is empty; write a token into it")
-    return token
-
-
-def _default_state() -> str:
-    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "eroica_otel")
+        found = [finding for report in self._counting for finding in report.findings]
+        if any(is_alarming(finding) for finding in (found if self._waits else localizer.open_findings())):
+            return 1
+        unclear = [report for report in self._counting if outcome(report) in ("no_consensus", "not_enough")]
+        if unclear:
+            raise QueryError(f"the window names nobody and clears nobody: {unjudged(unclear[0])}")
+        return 0
 
 
 def _who(localizer: Localizer) -> str:
@@ -220,9 +188,9 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0; give one, for example 60")
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give one, for example 60")
     return value
 
 

@@ -47,6 +47,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "take it off:           eroica-otel disable", "0 done, 2 nobody or wrong usage, 3 not done by all"
         ),
         "localize": Command("find the slow worker:  eroica-otel localize", _JUDGES),
+        "config": Command(
+            "check its settings:    eroica-otel config check FILE", "0 usable, 1 problems, 2 wrong usage, 3 failure"
+        ),
         "analyze": Command("read traces you have:  eroica-otel analyze PATH", _JUDGES),
         "patterns": Command("one worker's patterns: eroica-otel patterns FILE", "0 shown, 2 wrong usage, 3 failure"),
         "report": Command("read a verdict:        eroica-otel report", _JUDGES),

@@ -56,6 +56,7 @@ class JobStatus:
         duplicates: Workers that share an identity.
         success_timestamp_seconds: Unix time of the latest verdict; None before the first.
         duration_seconds: What the latest verdict took to compute; None before the first.
+        thresholds: Those that are this job's own.
     """
 
     training_job: str
@@ -66,6 +67,7 @@ class JobStatus:
     duplicates: int = 0
     success_timestamp_seconds: float | None = None
     duration_seconds: float | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,14 @@ class LocalizerStatus:
     rejudged: int = 0
     queries: Mapping[str, int] = field(default_factory=dict)
     deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    round_timestamp_seconds: float = 0.0
 
 
 def localizer_points(status: LocalizerStatus) -> list[Point]:
     """Return the points that are about no job."""
     build = {"version": status.version, "schema": str(SCHEMA)}
     rows: list[tuple[names.Metric, dict[str, str], float]] = [(names.LOCALIZER_BUILD, build, 1.0)]
+    rows.append((names.LOCALIZER_ROUND, {}, status.round_timestamp_seconds))
     rows.append((names.LOCALIZER_REJUDGED, {}, status.rejudged))
     rows += [(names.LOCALIZER_FAILURES, {"stage": stage}, count) for stage, count in status.failures.items()]
     rows += [(names.LOCALIZER_REQUESTS, {"outcome": outcome}, count) for outcome, count in status.requests.items()]
@@ -124,6 +128,8 @@ def _counts(status: JobStatus) -> Iterator[_Row]:
     yield names.DUPLICATES, {}, status.duplicates
     yield names.LOCALIZER_SUCCESS, {}, status.success_timestamp_seconds
     yield names.LOCALIZER_DURATION, {}, status.duration_seconds
+    for threshold, value in status.thresholds.items():
+        yield names.JOB_THRESHOLD, {"threshold": threshold}, value
     if report is not None:
         yield names.LOCALIZER_WINDOW, {"reason": report.reason}, report.window_id
 

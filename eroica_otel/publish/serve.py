@@ -1,6 +1,7 @@
 """Data points -> /metrics, readiness and the latest report of each job over HTTP.
 
-GET /metrics, /-/healthy, /-/ready (503 until the first publication), /report/JOB.json and other renderings (.html).
+GET /metrics, /-/healthy (503 when nothing is published any more), /-/ready (503 until the first publication),
+/report/JOB.json and other renderings (.html).
 """
 
 from __future__ import annotations
@@ -59,15 +60,22 @@ class PointCollector(Collector):
 class MetricsServer(BoundedServer):
     """The localizer's own endpoint; ``publish`` replaces what it shows."""
 
-    def __init__(self, address: Address, renderers: Mapping[str, Renderer] | None = None, *, threads: int = 8) -> None:
-        """Bind; ``start`` serves.
+    def __init__(
+        self,
+        address: Address,
+        renderers: Mapping[str, Renderer] | None = None,
+        *,
+        threads: int = 8,
+        alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Bind; ``start`` serves. ``alive`` tells whether what publishes still does.
 
         Raises:
             DeliveryError: the port is taken.
         """
         super().__init__(address, _Handler, threads=threads)
         self.publication: Publication | None = None
-        self.renderers = dict(renderers or {})
+        self.renderers, self.alive = dict(renderers or {}), alive
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(PointCollector(lambda: self.publication.points if self.publication else ()))
 
@@ -82,7 +90,8 @@ class _Handler(Handler):
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/-/healthy":
-            self.answer(200, b"healthy\n")
+            alive = self.server.alive()
+            self.answer(200 if alive else 503, b"healthy\n" if alive else b"no round for a minute; restart it\n")
         elif path == "/-/ready":
             ready = self.server.publication is not None
             self.answer(200 if ready else 503, b"ready\n" if ready else b"reading the journal\n")

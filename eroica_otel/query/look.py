@@ -13,6 +13,7 @@ from eroica_otel import names
 from eroica_otel.model import Point
 from eroica_otel.query import promql
 from eroica_otel.query.client import Client, QueryFailed
+from eroica_otel.query.otlp import LABEL_CHARACTERS
 from eroica_otel.query.promql import Series
 from eroica_otel.query.scraped import (
     Episode,
@@ -33,7 +34,7 @@ RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
 
 STANDING = (
-    names.BUILD_INFO, names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
+    names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
     names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.DELIVERIES,
     names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
 )  # fmt: skip
@@ -140,4 +141,5 @@ def _matchers(streams: Sequence[Stream]) -> Iterator[str]:
     added = dict(streams[0].added)
     for name in ("training_job", "team", "rank"):
         values = sorted({str(getattr(stream.process, name)) for stream in streams})
-        yield promql.matcher(f"exported_{name}" if name in added else name, values)
+        made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
+        yield made(f"exported_{name}" if name in added else name, values)

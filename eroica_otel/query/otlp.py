@@ -23,7 +23,7 @@ from eroica_otel.model import Point
 PROCESS_ATTRIBUTES = ("service.instance.id", "process.pid")
 """Resource attributes that tell two live processes apart."""
 _NO_RECORDED_VALUE = 1
-_LABEL_CHARACTERS = 256
+LABEL_CHARACTERS = 256
 """Longest label that is kept: twice the longest name of a function."""
 _STACK_CHARACTERS = 4096
 
@@ -127,7 +127,7 @@ def _labels(known: names.Metric, attributes: Sequence[KeyValue]) -> dict[str, st
 
 def cut(name: str, value: str) -> str:
     """Return the value of a label, at most as long as it is kept."""
-    return value[: _STACK_CHARACTERS if name == "stack" else _LABEL_CHARACTERS]
+    return value[: _STACK_CHARACTERS if name == "stack" else LABEL_CHARACTERS]
 
 
 def _attributes(pairs: Sequence[KeyValue]) -> dict[str, str]:

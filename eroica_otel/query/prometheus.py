@@ -25,6 +25,8 @@ _SPACINGS = 4.0
 _KEPT_SECONDS = 2 * _MOST_SECONDS
 _ERRORS_KEPT = 64
 _WHOLE = 0.98
+_OF_ONE_QUESTION = ("refused", "too_large", "malformed")
+"""Outcomes that say nothing about the other questions of a look."""
 
 logger = logging.getLogger(__name__)
 _Shown = tuple[Process, float]
@@ -42,6 +44,7 @@ class PrometheusSource:
         url: Address of the backend, without a password.
         failures: Looks and deliveries that failed.
         down: Why the last look failed; "" after one that went well, and before the first.
+        settled: Whether the last look that went well left nothing for the next.
         missed_seconds: Set by the owner before ``start``: for how long nobody has looked, where that is known.
     """
 
@@ -76,8 +79,9 @@ class PrometheusSource:
         self._partial: dict[_Shown, int] = {}
         self._spacing, self._last_good = 0.0, -1.0
         self.missed_seconds = 0.0
-        self.down, self._empty = "", False
+        self.down, self._empty, self.settled = "", False, False
         self._told: set[str] = set()
+        self._refused: QueryFailed | None = None
         self._rest = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eroica-query", daemon=True)
@@ -107,11 +111,16 @@ class PrometheusSource:
             found = self._asker.look(self._look_back())
             unsettled = self._deliver_windows(found)
             self._deliver_standing(found)
+            if self._refused is not None:
+                # What one job cannot get must not make every look longer and longer.
+                self._last_good = max(self._last_good, self._clock() - _START_SECONDS)
+                raise self._refused
         except QueryFailed as error:
             self._fails(str(error))
             return
         self._spacing, self._last_good = found.spacing(), self._clock()
         self._works(found)
+        self.settled = not unsettled
         if unsettled:
             self._rest = min(self._rest, SETTLE_SECONDS)
 
@@ -137,7 +146,7 @@ class PrometheusSource:
 
     def _deliver_windows(self, found: Look) -> bool:
         """Read and deliver the windows that are new and settled; return whether others wait."""
-        now, unsettled = self._clock(), False
+        now, unsettled, self._refused = self._clock(), False, None
         groups: dict[tuple[str, str, float], _Group] = {}
         for stream, episode in self._pending(found):
             since = self._seen.setdefault((stream.process, episode.window_id), now)
@@ -149,7 +158,7 @@ class PrometheusSource:
                 unsettled = True
         for group in sorted(groups.values(), key=lambda group: min(episode.begin for _, episode in group)):
             for first in range(0, len(group), RANKS_PER_QUERY):
-                unsettled |= not self._read_in_parts(found, group[first : first + RANKS_PER_QUERY], now)
+                unsettled |= not self._read_for_itself(found, group[first : first + RANKS_PER_QUERY], now)
         for known in (self._seen, self._delivered):
             for key in [key for key, when in known.items() if now - when > _KEPT_SECONDS]:
                 del known[key]
@@ -166,6 +175,16 @@ class PrometheusSource:
             latest = current.get(process[:3], process)
             if found.chosen.get(process, stream) == stream and (latest == process or latest not in self._latest):
                 yield from ((stream, one) for one in shown if (process, one.window_id) not in self._delivered)
+
+    def _read_for_itself(self, found: Look, group: _Group, now: float) -> bool:
+        """Read one window of some ranks; what the backend refuses of one job holds up no other."""
+        try:
+            return self._read_in_parts(found, group, now)
+        except QueryFailed as error:
+            if error.outcome not in _OF_ONE_QUESTION:
+                raise
+            self._refused = error
+            return False
 
     def _read_in_parts(self, found: Look, group: _Group, now: float) -> bool:
         """Read one window of some ranks, in halves where the backend finds that too much at once."""

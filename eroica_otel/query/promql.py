@@ -72,6 +72,11 @@ def matcher(label: str, values: Sequence[str]) -> str:
     return f"{label}=~{_quoted('|'.join(re.escape(value) for value in values))}"
 
 
+def beginning(label: str, values: Sequence[str]) -> str:
+    """Return the matcher that is true for what begins with one of these: of a label that was cut no more is known."""
+    return f"{label}=~{_quoted('|'.join(f'{re.escape(value)}(?s:.*)' for value in values))}"
+
+
 def raw(selected: str, seconds: float) -> str:
     """Return the question for all samples of the last ``seconds``."""
     return f"{selected}[{max(1, math.ceil(seconds * 1000))}ms]"

@@ -47,12 +47,18 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """One window of a job: what came, and when the first and the latest of it came."""
+    """One window of a job: what came, when the first and the latest of it came, and the ids that are one hang."""
 
     window_id: int
     windows: Mapping[int, WorkerWindow]
     first: float
     latest: float
+    ids: frozenset[int]
+
+    @property
+    def named(self) -> int:
+        """Its id to others: the largest, so that two who hear of a hang's windows in another order say the same."""
+        return max(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +298,12 @@ def _snapshot(key: JobKey, job: _Job) -> Job:
         rank: Worker(worker.identity, worker.state, worker.last_seen, worker.iterations, _duplicates(worker))
         for rank, worker in sorted(job.workers.items())
     }
+
+    def ids(window_id: int) -> frozenset[int]:
+        return frozenset((window_id, *(own for own, kept in job.joined.items() if kept == window_id)))
+
     windows = {
-        window_id: Arrived(window_id, dict(window.windows), window.first, window.latest)
+        window_id: Arrived(window_id, dict(window.windows), window.first, window.latest, ids(window_id))
         for window_id, window in job.windows.items()
         if not window.released
     }

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from backends import NOW, backend
+from eroica_otel import names
 from eroica_otel.commands import localize, main
 from factories_central import WINDOW, collect, export, fetch, identity, send_windows, windows
+from remote_write import WriteServer, series
 
 Start = Callable[..., "Service"]
 
@@ -139,6 +142,61 @@ def test_kill_9_in_the_middle_and_a_restart(start: Start) -> None:
     assert set(re.findall(r"window (\d+)", out)) == {str(WINDOW + 60)}
 
 
+STALE = 0x7FF0000000000002
+"""Bits of the value by which Prometheus knows that a series has ended."""
+
+
+def test_sigterm_judges_what_is_complete_sends_it_ends_its_series_and_judges_nothing_twice(start: Start) -> None:
+    server = WriteServer()
+    service = start("--send-remote-write", server.url)
+    send_windows(service.otlp, windows([2]))
+    code, out = service.end(signal.SIGTERM)
+    server.close()
+    assert code == 1
+    assert out.count("CULPRIT") == 1
+    sent = [bits for body in server.bodies for labels, bits, _ in series(body)
+            if labels["__name__"] == names.IMPACT.name and labels["rank"] == "2"]  # fmt: skip
+    assert len(sent) >= 2
+    assert sent[-1] == STALE
+    assert STALE not in sent[:-1]
+    second = start()
+    assert "restored 1 windows and 1 open findings" in "".join(second.lines)
+    assert second.end(signal.SIGTERM) == (1, "")
+
+
+def cron(url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run once as cron does; return exit code, verdicts and what was said."""
+    options = ["--once", "--timeout", "0", "--metrics", "127.0.0.1:0", "--state", str(folder)]
+    code = main.main(["localize", "--prometheus", url, *options])
+    return code, *capsys.readouterr()
+
+
+def test_once_for_cron_judges_what_is_there_of_all_jobs_and_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = {"compute": 0.4, "communication": 0.3, "python": 0.1, "idle": 0.2}
+    with backend() as server:
+        for job, slow in (("faulty", [2]), ("whole", [])):
+            given = [replace(one, identity=identity(one.identity.rank, training_job=job)) for one in windows(slow)]
+            given = [one if one.identity.rank in slow else replace(one, kinds=kinds) for one in given]
+            server.samples.scrape(NOW - 20, NOW, given)
+        code, out, _ = cron(server.url, tmp_path, capsys)
+        assert code == 1
+        assert sorted(re.findall(r"^job (\w+)", out, re.MULTILINE)) == ["faulty", "whole"]
+        code, out, _ = cron(server.url, tmp_path, capsys)
+        assert (code, out) == (1, "")
+    code, out, error = cron(server.url, tmp_path, capsys)
+    assert (code, out) == (3, "")
+    assert "cannot be read: Connection refused" in error.splitlines()[-1]
+
+
+def test_once_for_cron_with_nothing_to_judge_is_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with backend() as server:
+        code, out, error = cron(server.url, tmp_path, capsys)
+    assert (code, out) == (3, "")
+    assert f"no verdict came, 0 workers are in {server.url}" in error.splitlines()[-1]
+
+
 def wait_for(service: Service, name: str, value: float) -> None:
     """Scrape until a series has a value; the process ends the wait when it dies."""
     while not any(float(line.rpartition(" ")[2]) == value for line in service.series(name + "{")):
@@ -166,6 +224,7 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(
         (["--token-file", "/nowhere"], "--token-file /nowhere: No such file or directory; give a file"),
         (["--report", "/dev/null/x"], "--report"),
         (["--json", "/nowhere/x.json"], "--json"),
+        (["--timeout", "0"], "--timeout 0 does not wait, which is for --once"),
         (["--timeout", "-1"], "'-1' is no number of seconds"),
         (["--timeout", "abc"], "'abc' is no number of seconds"),
         (["--timeout", "nan"], "'nan' is no number of seconds"),

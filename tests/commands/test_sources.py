@@ -7,6 +7,7 @@ import pytest
 
 from backends import backend
 from eroica_otel.commands import localize, main, sources
+from eroica_otel.commands.settings import effective
 from eroica_otel.query.client import Backend
 from eroica_otel.webserver import Address
 
@@ -16,7 +17,9 @@ URL = "http://127.0.0.1:9090"
 def parsed(*options: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     localize.configure(parser)
-    return parser.parse_args(options)
+    given = parser.parse_args(options)
+    settings = effective(given.table, given, {})
+    return argparse.Namespace(**{dest: setting.value for dest, setting in settings.items()})
 
 
 def test_the_receiver_is_off_where_a_prometheus_is_read_unless_it_is_asked_for() -> None:

@@ -43,7 +43,7 @@ LOCALIZER = LocalizerStatus(
 
 
 def test_names_and_labels_are_exactly_those_of_names_py() -> None:
-    points = job_points(FAULTY) + localizer_points(LOCALIZER)
+    points = job_points(replace(FAULTY, thresholds={"gap_ratio": 0.1})) + localizer_points(LOCALIZER)
     for point in points:
         assert sorted(point.labels) == sorted(names.BY_NAME[point.name].labels)
     assert {point.name for point in points} == {metric.name for metric in names.OF_LOCALIZER}

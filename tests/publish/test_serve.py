@@ -65,6 +65,16 @@ def test_ready_only_after_the_first_publication(server: MetricsServer) -> None:
     assert fetch(f"{server.url}/-/ready")[0] == 200
 
 
+def test_a_localizer_whose_rounds_have_stopped_is_not_healthy() -> None:
+    alive = True
+    server = MetricsServer(LOOPBACK, alive=lambda: alive)
+    server.start("metrics")
+    assert fetch(f"{server.url}/-/healthy")[0] == 200
+    alive = False
+    assert fetch(f"{server.url}/-/healthy") == (503, b"no round for a minute; restart it\n")
+    server.stop()
+
+
 def test_the_latest_report_of_a_job(server: MetricsServer) -> None:
     server.publish(Publication(reports=REPORTS))
     status, body = fetch(f"{server.url}/report/llm-7b.json")

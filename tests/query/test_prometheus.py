@@ -425,6 +425,31 @@ def test_a_refusal_in_the_middle_of_a_window_leaves_it_for_the_next_look(desk: D
     assert len(desk.windows()) == 4
 
 
+def test_a_job_whose_window_is_refused_holds_up_no_other(desk: Desk) -> None:
+    broken = [replace(one, identity=who(one.identity.rank, training_job="a broken one")) for one in whole()]
+    desk.server.samples.scrape(NOW - 30, NOW, broken)
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+
+    def not_that_job(request: Request) -> None:
+        if "a broken one" in request.fields["query"]:
+            request.send(422, b'{"error":"too many samples"}')
+        else:
+            request.send(200, desk.server.samples.answer(request.fields))
+
+    desk.server.reply, desk.now = not_that_job, 10_000.0
+    desk.look()
+    assert {one.identity.training_job for one in desk.windows()} == {"llm-7b"}
+    assert len(desk.deliveries) == 4 + 8  # the windows of one job, the states of both
+    assert "too many samples" in desk.lines[-1]
+    for _ in range(3):
+        desk.server.samples.scrape(desk.server.samples.now + 580, desk.server.samples.now + 600, broken)
+        desk.look(after=600)
+        assert desk.source._look_back() == 360
+    desk.server.reply = desk.server.good
+    desk.look()
+    assert {one.identity.training_job for one in desk.windows()} == {"llm-7b", "a broken one"}
+
+
 def test_what_is_too_much_at_once_is_asked_for_in_halves(desk: Desk) -> None:
     desk.server.samples.scrape(NOW - 20, NOW, whole())
 

@@ -18,6 +18,10 @@ def test_values_are_quoted_and_regular_expressions_escaped() -> None:
     assert promql.matcher("team", [""]) == 'team=""'
 
 
+def test_of_what_was_cut_the_beginning_is_asked_for() -> None:
+    assert promql.beginning("a", ['x."', "y"]) == 'a=~"x\\\\.\\"(?s:.*)|y(?s:.*)"'
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(60, "x[60000ms]"), (0.0101, "x[11ms]"), (0, "x[1ms]")])
 def test_a_range_is_in_whole_milliseconds(seconds: float, text: str) -> None:
     assert promql.raw("x", seconds) == text
