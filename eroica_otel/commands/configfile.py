@@ -78,7 +78,7 @@ def _parsed(path: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {one_line(str(error))}; see docs/configuration.md") from error
+        raise ConfigError(f"{path} is no TOML: {one_line(str(error))}; correct it (docs/configuration.md)") from error
     return parsed
 
 
