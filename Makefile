@@ -72,7 +72,7 @@ format: $(READY) ## put the code into its format
 	@$(BIN)/ruff format
 
 bench: $(READY) ## run the benchmarks, but for bench/soak.py, which takes half an hour
-	@set -e; for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script; done
 
 faults: $(READY) servers ## run the fault board: real faults on several nodes, through real Prometheus (about 20 minutes)
 	@$(BIN)/python -m bench.faults.run --table bench/faults/README.md

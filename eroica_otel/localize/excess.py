@@ -218,16 +218,36 @@ def _material(
     scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats, large: float
 ) -> Bools:
     policy = scene.policy
-    levels = np.full(noise.shape, np.nan, np.float32)
-    for group in scene.groups:
-        levels[group] = policy.noise_levels * np.fmax(noise[group], spread(now.total[group]))
-    levels[~np.isfinite(noise)] = np.nan
+    chance, apart = _chance(scene), _spreads(scene, now.total)
+    usual, on_usual = chance * apart, chance * _spreads(scene, now.on)
+    levels = policy.noise_levels * np.where(np.isfinite(noise), np.fmax(noise, apart), np.nan)
+    levels = np.where(np.isfinite(chance), np.fmax(policy.noise_levels * noise, usual), levels)
     with np.errstate(invalid="ignore"):
-        far = excess > (policy.peers_factor - 1) * (now.total - raw)
-        busy = (on_excess >= large) & (on_excess > (policy.cpu_factor - 1) * (now.on - on_excess))
+        far = excess > np.fmax((policy.peers_factor - 1) * (now.total - raw), usual)
+        busy = (on_excess >= large) & (on_excess > np.fmax((policy.cpu_factor - 1) * (now.on - on_excess), on_usual))
         # The lasting difference of healthy ranks is in what was measured, the wait for a core was taken off after.
         much = (raw >= large) & (excess >= policy.material_ratio * scene.iteration)
         return np.asarray(much & (far | (excess > levels) | busy), bool)
+
+
+def _spreads(scene: Scene, values: Floats) -> Floats:
+    """Return for each worker what those of its role differ by, in standard deviations."""
+    return by_group(values, scene.groups, lambda group: np.full(group.shape, spread(group), np.float32))
+
+
+def _chance(scene: Scene) -> Floats:
+    """Return how many spreads above the others one healthy worker of a million is, [W]; NaN in roles too small to know
+    their spread.
+
+    The spread of n workers is uncertain by 1.17 / sqrt(n) of itself (of normal numbers). That excess / spread is beyond
+    L by chance as often as a normal number is beyond z holds for L = z / sqrt(1 - 1.36 z^2 / n).
+    """
+    least = scene.policy.peers_spreads
+    result = np.full(scene.size, np.nan, np.float32)
+    for group in scene.groups:
+        if group.size >= scene.policy.spread_peers:
+            result[group] = least / np.sqrt(1 - 1.36 * least**2 / group.size)
+    return result
 
 
 def _lacking(scene: Scene, now: Seconds, peers: Floats, large: float) -> Bools:

@@ -41,7 +41,8 @@ def stage_blame(scene: Scene, workers: Sequence[int], excess: float) -> Blame:
     others = _others(scene, workers)
     gap = median(idle[others]) - float(idle[list(workers)].min())
     confirms = gap >= scene.policy.gap_ratio * scene.iteration
-    return Blame(gap, confirms, max(min(gap, excess), 0.0))
+    impact = max(min(gap, excess), 0.0)
+    return Blame(gap, confirms, impact, impact)
 
 
 def stage_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ class Policy:
     material_least_seconds: float = 0.0028  # chosen: healthy ranks of one machine differ by 1 to 2 ms for good
     peers_factor: float = 1.4  # measured: below it a fault of all ranks reads as one rank's
     cpu_factor: float = 1.25  # chosen: six times the measured 4 % spread of CPU seconds, which are that steady
+    peers_spreads: float = 4.75  # 1 of 1,000,000 normal numbers; 1.4x alone names healthy ranks that differ by 10 %
+    spread_peers: float = 64.0  # simulated: fewer do not know their spread well enough to do without a reference
     noise_levels: float = 6.0  # chosen: also the factor on the MAD in a tolerance
     explains_ratio: float = 0.5  # chosen: a function is named when it holds half of what its family is too long
     second_ratio: float = 0.5  # chosen: another cause at the same rank must be half as large, else it is a symptom

@@ -16,7 +16,7 @@ from eroica_otel.localize.columns import Bools, Columns, Floats, Ints
 from eroica_otel.localize.compare import by_group, median, peers_median
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.roles import groups_of
-from eroica_otel.localize.seconds import Key, Seconds, measure, totals
+from eroica_otel.localize.seconds import OWN, Key, Seconds, measure, totals
 from eroica_otel.table import Words
 
 
@@ -43,6 +43,8 @@ class Scene:
         throttle_excess: Share of the window throttled above the peers' median, 0 where unknown.
         thread_excess: CPU time of the training thread above the peers' median, NaN unknown.
         thread_growth: The same above the reference, NaN unknown.
+        own_excess: All own work above the peers' median.
+        own_growth: The same above the reference, NaN without one.
         waiting: Time in communication and in Python wait frames.
         waiting_noise: Standard deviation of that, NaN unknown.
         waiting_growth: Change of that against the reference, NaN without one.
@@ -65,6 +67,8 @@ class Scene:
     throttle_excess: Floats
     thread_excess: Floats
     thread_growth: Floats
+    own_excess: Floats
+    own_growth: Floats
     waiting: Floats
     waiting_noise: Floats
     waiting_growth: Floats
@@ -117,6 +121,7 @@ def scene_of(columns: Columns, reference: Columns | None, roles: Words, policy: 
     delay_excess = _positive(above(delay))
     delay_growth = _positive(since(delay, None if reference is None else reference.delay * reference.iteration))
     silence = _silence(columns, policy)
+    own = totals(columns, OWN)
     return Scene(
         columns, policy, roles, groups, reference, position, columns.iteration_seconds,
         delay_excess=delay_excess,
@@ -129,6 +134,8 @@ def scene_of(columns: Columns, reference: Columns | None, roles: Words, policy: 
         throttle_excess=_positive(above(columns.throttle)),
         thread_excess=above(columns.cpu),
         thread_growth=since(columns.cpu, None if reference is None else reference.cpu),
+        own_excess=above(own),
+        own_growth=since(own, None if reference is None else totals(reference, OWN)),
         waiting=waiting.total,
         waiting_noise=waiting.noise if earlier is None else to_workers(earlier.noise, position, groups),
         waiting_growth=since(waiting.total, None if earlier is None else earlier.total),

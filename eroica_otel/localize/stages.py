@@ -16,6 +16,7 @@ from eroica_otel.localize.causes import BY_NAME, Cause, Facts, cause_of
 from eroica_otel.localize.columns import Bools
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.excess import Judgement
+from eroica_otel.localize.impact import loss
 from eroica_otel.localize.pipeline import CAUSE, is_stage
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
@@ -50,7 +51,15 @@ def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection
     for worker in workers:
         mine = [judgement for judgement, mask in counted if mask[worker]]
         found += _of_worker(scene, worker, mine)
-    return [_as_stage(scene, case) for case in _merged(found)]
+    return [_as_stage(scene, _whole(scene, case, found)) for case in _merged(found)]
+
+
+def _whole(scene: Scene, case: Case, found: Sequence[Case]) -> Case:
+    """The only case of its workers stands for all that they do more than their peers."""
+    others = {worker for other in found if other.cause is not case.cause for worker in other.workers}
+    if others & set(case.workers):
+        return case
+    return replace(case, excess=loss(scene, case.workers, case.excess, case.cause.name))
 
 
 def _as_stage(scene: Scene, case: Case) -> Case:
@@ -139,9 +148,13 @@ def _merged(cases: Iterable[Case]) -> list[Case]:
     it.
     """
     groups: dict[tuple[str, ...], list[Case]] = {}
+    cases = list(cases)
+    spread = {(case.cause.name, case.judgement.kind) for case in cases if case.judgement.key[0] == "kind"}
     for case in cases:
         key = case.judgement.key
         what = key[1:3] if key[0] in ("family", "kind") else (*key[1:3], case.judgement.name)
+        if (case.cause.name, case.judgement.kind) in spread:  # on some ranks all functions of the kind show it
+            what = key[1:2]
         groups.setdefault((case.cause.name, *(() if case.cause.worker_wide else what)), []).append(case)
     merged = []
     for group in groups.values():

@@ -1,0 +1,82 @@
+"""What the accuracy bench counts, on jobs small enough to be judged in a moment."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[SimpleNamespace]:
+    """Everything that the bench and the rules beside it define."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        names: dict[str, Any] = {}
+        for module in ("simulate.mixed", "simulate.rivals", "delta", "accuracy"):
+            names |= vars(importlib.import_module(f"bench.{module}"))
+        yield SimpleNamespace(**names)
+
+
+def test_noise_differs_by_as_much_as_was_asked_for(bench: SimpleNamespace) -> None:
+    given = bench.sample(bench.Mix("", 256, sd=0.05), 1)
+    gemm = given.table.beta[:256]
+    assert np.std(gemm) / np.mean(gemm) == pytest.approx(0.05, rel=0.2)  # 4.4 standard errors of 256
+
+
+def test_a_fault_is_as_large_as_was_asked_for(bench: SimpleNamespace) -> None:
+    mix = bench.Mix("", 32, sd=0.0)
+    given, calm = bench.sample(mix, 3, 8.0), bench.sample(mix, 3)
+    (culprit,) = given.culprits
+    workers = (given.table.workers, calm.table.workers)
+    now, before = (each.seconds[culprit] / each.iterations[culprit] for each in workers)
+    assert (now - before) / now == pytest.approx(0.05)
+
+
+def test_missing_ranks_roles_and_splits_are_in_the_windows(bench: SimpleNamespace) -> None:
+    assert len(bench.sample(bench.Mix("", 40, missing=0.1), 1).table.workers) == 36
+    roles = bench.sample(bench.Mix("", 16, 4), 1).table.workers.role
+    assert list(roles)[::4] == ["stage-0", "stage-1", "stage-2", "stage-3"]
+    gemm = bench.sample(bench.Mix("", 8, split=0.5, sd=0.0), 1).table.beta[:8]
+    assert gemm[0] == pytest.approx(1.5 * gemm[7])
+
+
+def test_healthy_workers_are_not_named_and_clear_faults_are(bench: SimpleNamespace) -> None:
+    mine, theirs = bench.Score(), bench.Score()
+    for seed in range(6):
+        given = bench.sample(bench.Mix("", 64, sd=0.03), seed, (0.0, 12.0)[seed % 2])
+        bench.by_localizer(given, mine)
+        bench.by_rule(bench.plain_mad, given, theirs)
+    assert (mine.false_patterns, mine.job, mine.found, mine.culprits) == (0, 0, 3, 3), mine.examples
+    assert mine.patterns == 6 * 64 * 12 - 3 * 12
+    assert theirs.false_patterns > 0  # 5 MAD are 3.4 standard deviations: one in 3,000 is beyond
+
+
+def test_who_names_everybody_finds_all_and_is_always_wrong(bench: SimpleNamespace) -> None:
+    given = bench.sample(bench.Mix("", 8), 1, 8.0)
+    score = bench.Score()
+    bench.by_rule(lambda patterns: np.ones(patterns.shape[:2], bool), given, score)
+    assert (score.recall, score.false_patterns, score.false_workers) == (1.0, 7 * 12, 7)
+
+
+def test_the_best_that_is_possible(bench: SimpleNamespace) -> None:
+    """Half of the faults lie above their mean; of 8 levels 99.94 % lie 4.753 above the healthy mean, as 1 in 1,000,000
+    healthy ones do.
+    """
+    assert bench.best(3.0, 0.00135) == pytest.approx(0.5, abs=0.001)
+    assert bench.best(8.0, 1e-6) == pytest.approx(0.9994, abs=1e-4)
+
+
+def test_delta_finds_one_of_eight_and_half_of_them_is_no_outlier(bench: SimpleNamespace) -> None:
+    patterns = bench.healthy(np.random.default_rng(1), 8, 0.01)
+    patterns[0, 0] *= 2
+    assert bench.ours(patterns).tolist() == [True] + [False] * 7
+    patterns[:4, 0] = patterns[0, 0]
+    assert not bench.ours(patterns).any()
