@@ -183,12 +183,18 @@ def _apart(scene: Scene, judgement: Judgement) -> bool:
     drifted = judgement.drifted
     if not drifted.any() or drifted.all():
         return False
-    high, low = median(judgement.now.total[drifted]), median(judgement.now.total[~drifted])
+    high, low = median(judgement.now.total[drifted]), median(judgement.now.total[_unchanged(scene, drifted)])
     return high - low >= judgement.large and high > scene.policy.peers_factor * low
 
 
+def _unchanged(scene: Scene, drifted: Bools) -> Bools:
+    """Return the others of their roles, all others where there are none: another role takes another time anyway."""
+    peers = scene.of_roles(np.flatnonzero(drifted).tolist()) & ~drifted
+    return peers if peers.any() else ~drifted
+
+
 def _facts_of_some(scene: Scene, judgement: Judgement) -> Facts:
-    high, low = judgement.drifted, ~judgement.drifted
+    high, low = judgement.drifted, _unchanged(scene, judgement.drifted)
 
     def gap(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
         return median(values[high]) - median(values[low])

@@ -10,7 +10,7 @@ import pytest
 
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Finding, Report
-from factories_localize import Work, blocked_input, busy, device, one_bad, ordinary, quiet, rank, window_of
+from factories_localize import Rank, Work, blocked_input, busy, device, one_bad, ordinary, quiet, rank, window_of
 
 
 def only(report: Report) -> Finding:
@@ -66,6 +66,18 @@ def test_a_reference_in_which_all_waited_for_longer_takes_nothing_off() -> None:
     reference = window_of([quiet()] * 6, window_id=1, reason="reference", transfer_ms=200)
     finding = only(judge(window_of(one_bad(6, 1, busy(60))), reference, expected=6))
     assert (finding.severity, round(finding.impact_seconds, 4)) == ("critical", 0.06)
+
+
+def test_a_rank_that_became_nearly_as_its_role_is_does_not_stand_apart_from_another_role() -> None:
+    """Ranks 4 to 7 take 130 ms, rank 6 took 100 before and 137 now; ranks 0 to 3 take 60."""
+
+    def ranks(last: float) -> list[Rank]:
+        each = [60.0] * 4 + [130.0, 130.0, last, 130.0]
+        works = [(device(ms, name="gemm", family="gemm", noise_ms=0.1), *ordinary()[1:]) for ms in each]
+        return [rank(base=base, role=f"pp{at // 4}") for at, base in enumerate(works)]
+
+    report = judge(window_of(ranks(137)), window_of(ranks(100), window_id=1, reason="reference"), expected=8)
+    assert [finding for finding in report.findings if finding.severity != "info"] == []
 
 
 def test_one_fault_on_several_ranks_is_one_finding_however_evenly_it_is_spread() -> None:
