@@ -56,6 +56,7 @@ def series_page() -> str:
     blocks = [_INTRODUCTION]
     titles = {
         names.WORKER: "Workers (helper process)",
+        names.LAYOUT: "Layout vec of remote write, for large jobs",
         names.LOCALIZER: "Localizer",
         agent.AGENT: "Node agent (eroica-hardware)",
     }

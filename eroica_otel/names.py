@@ -16,7 +16,7 @@ JOB = ("training_job", "team")
 FUNCTION = ("function_id", "function", "kind")
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
-WORKER, LOCALIZER = "worker", "localizer"
+WORKER, LOCALIZER, LAYOUT = "worker", "localizer", "layout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Metric:
         type: GAUGE, COUNTER or HISTOGRAM.
         labels: Exact label names on each sample ("le" of histograms apart).
         help: One sentence with the unit and the range.
-        component: WORKER (the helper exports it) or LOCALIZER.
+        component: WORKER (the helper exports it), LOCALIZER, or LAYOUT (a worker's in layout vec).
         cpu_job: True where a healthy CPU job with one reference window must show it.
     """
 
@@ -236,6 +236,13 @@ HELPER_CPU = _worker(
     "eroica_helper_cpu_seconds_total", "CPU time of the helper process, summaries included.", "s", type_=COUNTER
 )
 
+VECTOR = _metric("eroica_vector", GAUGE, (*IDENTITY, "part", "dict"), "A window: slot i at i ms after the first; -1 = "
+                 "not measured.", component=LAYOUT, cpu_job=False)  # fmt: skip
+VECTOR_INFO = _metric("eroica_vector_info", GAUGE, (*JOB, "dict", "slot", "series", *FUNCTION, "family", "resource",
+                      "group", "category", "reason", "stack", "run_id", "signature"), "What a slot is, always 1.",
+                      component=LAYOUT, cpu_job=False)  # fmt: skip
+VECTOR_PROBE = _metric("eroica_vector_probe", GAUGE, IDENTITY, "Eight samples 1 ms apart: does the backend keep them?",
+                       component=LAYOUT, cpu_job=False)  # fmt: skip
 _FINDING = IDENTITY + FUNCTION
 EXPECTATION = _central(
     "eroica_anomaly_expectation_distance", _FINDING, "Distance from the expected range, findings only.", cpu_job=False

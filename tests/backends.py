@@ -73,6 +73,19 @@ class Samples:
                 found.append({"metric": dict(key), "value": [at, values[-1][1]]})
         return success(found)
 
+    def export(self, fields: Mapping[str, str]) -> bytes:
+        """Answer /api/v1/export: the samples of a selector from start to end, a line a series."""
+        inside = fields["match[]"][1:-1]
+        self.questions.append(fields["match[]"])
+        begin, end = float(fields.get("start", 0)), float(fields.get("end", math.inf))
+        lines = []
+        for key, samples in self.rows.items():
+            if all(_fits(dict(key).get(name, ""), sign, text) for name, sign, text in _MATCHER.findall(inside)):
+                kept = [(when, value) for when, value in samples if begin <= when <= end]
+                line = {"metric": dict(key), "values": [value for _, value in kept]}
+                lines.append(json.dumps(line | {"timestamps": [round(when * 1000) for when, _ in kept]}))
+        return "\n".join(lines).encode()
+
 
 def _fits(value: str, sign: str, text: str) -> bool:
     plain = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
@@ -96,6 +109,9 @@ class Request(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", "0"))
         self.fields = {name: values[0] for name, values in parse_qs(self.rfile.read(length).decode()).items()}
+        if self.path.endswith("/api/v1/export") and not self.server.exports:
+            self.send(404, b"404 page not found")  # as Prometheus answers
+            return
         self.server.requests.append((self.path, dict(self.headers.items())))
         self.server.reply(self)
 
@@ -125,10 +141,12 @@ class BackendServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.samples = Samples()
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.exports = False
         self.reply: Reply = self.good
 
     def good(self, request: Request) -> None:
-        request.send(200, self.samples.answer(request.fields))
+        answer = self.samples.export if request.path.endswith("/api/v1/export") else self.samples.answer
+        request.send(200, answer(request.fields))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone away is expected."""

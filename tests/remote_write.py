@@ -1,4 +1,4 @@
-"""Reads remote write requests, and a server that answers them as it is told."""
+"""Reads remote write requests, a server that answers them as it is told, and a worker that writes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import numpy as np
+
+from eroica_otel.export import pull
+from eroica_otel.export.board import Board
+from eroica_otel.export.delivery import provider, resource
+from eroica_otel.export.instruments import create, record
+from eroica_otel.export.points import window_points
+from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
+from eroica_otel.export.standing import standing_points
+from factories_worker import FakeClock, identity, status, worker_window
 
 Sample = tuple[dict[str, str], int, int]
 """Labels, bits of the value, milliseconds."""
@@ -114,3 +125,35 @@ class WriteServer:
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
+
+
+class Writer:
+    """A full worker behind remote write."""
+
+    def __init__(self, url: str, team: str = "vision", wall: Any = None, **target: Any) -> None:
+        who = identity(team=team)
+        self.failures: list[str] = []
+        self.odd: list[str] = []
+        self.pauses: list[float] = []
+        self.wall = wall or FakeClock(1_764_430_000.0)
+        self.write = RemoteWrite(
+            Target(url, **target), job_and_instance(who), self.failures.append, self.wall, self._pause, self.odd.append
+        )
+        self.scraped, self.registry = pull.page()
+        meter = provider([self.write.reader, self.scraped], resource(who, 1)).get_meter("eroica_otel")
+        self.board = Board()
+        record(create(meter, self.board), who.labels(), np.array([[0.1, 0.2], [np.nan, 0.3]]))
+        self.board.stand(
+            standing_points(
+                status(identity=who), deliveries={("remote_write", "sent"): 0}, failures={}, windows={}, dropped=0,
+                missing={}, helper_cpu_seconds=1.0, device={},
+            )
+        )  # fmt: skip
+        self.board.show(window_points(worker_window(identity=who)))
+
+    def _pause(self, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        return False
+
+    def counts(self) -> tuple[int, int]:
+        return self.write.tally.counts["remote_write", "sent"], self.write.tally.counts["remote_write", "failed"]

@@ -126,6 +126,7 @@ def prometheus(
     interval: str = "1s",
     more: str = "",
     config: str | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Run Prometheus with scrape jobs (name -> "HOST:PORT"s); remote write is accepted, also out of order.
 
@@ -135,6 +136,7 @@ def prometheus(
         interval: Of scrapes and of rules.
         more: Further top-level configuration as YAML (rule_files, alerting).
         config: The whole configuration instead.
+        options: Further arguments of the program.
     """
     folder.mkdir(parents=True, exist_ok=True)
     text = prometheus_config(targets or {}, interval=interval, more=more) if config is None else config
@@ -142,7 +144,7 @@ def prometheus(
     arguments = [
         f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
         "--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver", "--web.enable-lifecycle",
-        "--rules.alert.resend-delay=5s",
+        "--rules.alert.resend-delay=5s", *options,
     ]  # fmt: skip
     with _running(Server("prometheus", arguments, "/-/ready", folder)) as server:
         yield server

@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         ),
         "analyze": Command("read traces you have:  eroica-otel analyze PATH", _JUDGES),
         "patterns": Command("one worker's patterns: eroica-otel patterns FILE", "0 shown, 2 wrong usage, 3 failure"),
+        "query": Command("what workers measured: eroica-otel query", "0 shown, 2 wrong usage, 3 failure"),
         "report": Command("read a verdict:        eroica-otel report", _JUDGES),
         "unredact": Command(
             "put names back:        eroica-otel unredact report.json",

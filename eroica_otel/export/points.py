@@ -10,6 +10,7 @@ from eroica_otel.model import HOST_RATIOS, Pattern, Point, WorkerWindow
 FUNCTIONS_WITH_STACK = 12
 """Largest Python functions whose stack is exported."""
 STACK_BYTES = 1024
+_UNIX_TIMES = 1e9
 
 
 def stack_label(stack: tuple[str, ...], limit: int = STACK_BYTES) -> str:
@@ -25,11 +26,22 @@ def stack_label(stack: tuple[str, ...], limit: int = STACK_BYTES) -> str:
     return " > ".join(reversed(kept))
 
 
+def exact(value: float) -> float:
+    """Return the value with as many digits as every backend keeps: 9, none beyond 1e-15; milliseconds of unix times.
+
+    VictoriaMetrics keeps decimal numbers of 12 digits or so, Prometheus all of a float64. Rounded so, what is read
+    from either, or never left, is one and the same to the last bit of a float32, which has 7.2 digits.
+    """
+    if abs(value) >= _UNIX_TIMES:
+        return round(value, 3)
+    return round(float(f"{value:.9g}"), 15)
+
+
 def window_points(window: WorkerWindow) -> list[Point]:
     """Return every point of one window, facts first; what was not measured is absent."""
     identity = window.identity.labels()
     return [
-        Point(metric.name, identity | labels, value)
+        Point(metric.name, identity | labels, exact(value))
         for metric, labels, value in (*_facts(window), *_patterns(window))
         if value is not None
     ]

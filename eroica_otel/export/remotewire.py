@@ -9,7 +9,7 @@ https://github.com/google/snappy/blob/main/format_description.txt
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 Labels = tuple[tuple[str, str], ...]
 """Name and value of each label, ``__name__`` among them, sorted by name; none is empty."""
@@ -31,14 +31,26 @@ def value_bits(value: float) -> int:
     return bits
 
 
-def request(series: Iterable[tuple[Labels, int]], timestamp_millis: int) -> bytes:
-    """Return the compressed body: one sample, given as the bits of its float64, for each of ``series``."""
-    stamp = b"\x10" + _varint(timestamp_millis)
-    parts = []
-    for names, bits in series:
-        one = b"".join(_field(1, _field(1, key.encode()) + _field(2, value.encode())) for key, value in names)
-        parts.append(_field(1, one + _field(2, b"\x09" + struct.pack("<Q", bits) + stamp)))
-    return compressed(b"".join(parts))
+def request(
+    series: Iterable[tuple[Labels, int]],
+    timestamp_millis: int,
+    rows: Iterable[tuple[Labels, Sequence[int]]] = (),
+) -> bytes:
+    """Return the compressed body: one sample, given as the bits of its float64, for each of ``series``.
+
+    Of ``rows`` the first sample has that time too, and each further one is a millisecond later.
+    """
+    singles = ((names, (bits,)) for names, bits in series)
+    return compressed(b"".join(_series(names, bits, timestamp_millis) for names, bits in (*singles, *rows)))
+
+
+def _series(names: Labels, bits: Sequence[int], timestamp_millis: int) -> bytes:
+    one = b"".join(_field(1, _field(1, key.encode()) + _field(2, value.encode())) for key, value in names)
+    samples = b"".join(
+        _field(2, b"\x09" + struct.pack("<Q", value) + b"\x10" + _varint(timestamp_millis + at))
+        for at, value in enumerate(bits)
+    )
+    return _field(1, one + samples)
 
 
 def compressed(data: bytes) -> bytes:

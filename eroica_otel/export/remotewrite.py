@@ -13,9 +13,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from opentelemetry.sdk.metrics import MetricsTimeoutError
 
@@ -25,8 +26,10 @@ from eroica_otel.export import remotewire
 from eroica_otel.export.delivery import Tally
 from eroica_otel.export.pull import page
 from eroica_otel.export.remotewire import STALE_BITS, Labels, value_bits
+from eroica_otel.export.remotewritevec import FRAGMENT, VecLayout, is_refused_as_old, why_not
 from eroica_otel.export.servertime import ServerTime
-from eroica_otel.model import Identity
+from eroica_otel.model import Identity, Point
+from eroica_otel.vectors import Vector
 from eroica_otel.wanted import REMOTE_WRITE
 
 TIMEOUT_SECONDS = 10.0
@@ -34,6 +37,8 @@ PAUSES_SECONDS = (1.0, 2.0)
 """Before the second and the third try; then it has failed. The next delivery carries the same totals anyway."""
 LONGEST_PAUSE_SECONDS = 5.0
 """Of a server's Retry-After at most."""
+_ANSWERED = "answered"
+_NOBODY: Mapping[str, str] = MappingProxyType({})
 _PERMANENT = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -51,16 +56,19 @@ class Target:
     token_file: str = ""
     user: str = ""
     password_file: str = ""
+    vec: bool = False
 
     @classmethod
     def of(cls, config: WorkerConfig) -> Target:
         """Return the target that the options name."""
+        url, _, layout = config.remote_write_url.partition("#")
         return cls(
-            config.remote_write_url,
+            url,
             config.remote_write_headers,
             config.remote_write_token_file,
             config.remote_write_user,
             config.remote_write_password_file,
+            layout == FRAGMENT,
         )
 
     def all_headers(self) -> dict[str, str]:
@@ -121,7 +129,9 @@ class RemoteWrite:
         self._added = tuple(zip(("job", "instance"), job_instance, strict=True))
         self._opener = urllib.request.build_opener(_Straight)
         self._time = ServerTime(odd, wall)
-        self._asked = False
+        self._odd, self._asked = odd, False
+        self._vec = VecLayout(self._added) if target.vec else None
+        self._probed = False
         self._ending = threading.Event()
         self._pause = pause if pause is not None else self._ending.wait
         self._shown: set[Labels] = set()
@@ -131,11 +141,12 @@ class RemoteWrite:
         """Send one sample of every series, and a stale marker for each that is not there any more."""
         begin = time.perf_counter_ns()
         try:
-            samples = self._samples()
+            page = self._page()
         except MetricsTimeoutError as error:  # as in OtlpDelivery
             self.tally.say(str(error))
             return
-        self._send(samples, begin)
+        page, found, own = self._arranged(page)
+        self._send(self._samples(page), begin, found, own)
 
     def close(self) -> None:
         """End all series, as a scrape does when its target goes away; without another try."""
@@ -143,28 +154,76 @@ class RemoteWrite:
         if self._shown:
             self._send({}, time.perf_counter_ns())
 
-    def _samples(self) -> dict[Labels, int]:
-        return {
-            remotewire.labels(sample.name, (*sample.labels.items(), *self._added)): value_bits(sample.value)
+    def _arranged(self, page: list[Point]) -> tuple[list[Point], list[Vector], dict[str, str]]:
+        """Return what goes as labels, the vectors of a window that is new, and the worker's labels."""
+        if self._vec is None:
+            return page, [], {}
+        plain, found, own = self._vec.split(page)
+        if found and not self._probed:
+            row = self._vec.probe(own)
+            why = self._ask_time() or self._deliver(remotewire.request((), self._next_stamp(), [row]))
+            if why and not why.startswith(_ANSWERED):
+                return plain, [], {}  # nobody is there: the window waits for the next delivery
+            self._probed = True
+            why = why or why_not(self._target.url, row[0], self._target.all_headers(), self._pause)
+            if why:
+                self._vec = None
+                self._odd(f"layout vec cannot be used, series have the layout of labels: {why}")
+                return page, [], {}
+        return plain, found, own
+
+    def _page(self) -> list[Point]:
+        return [
+            Point(sample.name, sample.labels, sample.value)
             for family in self._registry.collect()
             for sample in family.samples
+        ]
+
+    def _samples(self, page: Iterable[Point]) -> dict[Labels, int]:
+        return {
+            remotewire.labels(point.name, (*point.labels.items(), *self._added)): value_bits(point.value)
+            for point in page
         }
 
-    def _send(self, samples: Mapping[Labels, int], begin_ns: int) -> None:
+    def _send(
+        self,
+        samples: Mapping[Labels, int],
+        begin_ns: int,
+        found: Sequence[Vector] = (),
+        own: Mapping[str, str] = _NOBODY,
+    ) -> None:
         gone = dict.fromkeys(self._shown - samples.keys(), STALE_BITS)
         if not samples and not gone:
             return
-        why = self._ask_time()
+        why = self._ask_time() or self._tell(found, own)
         if not why:
-            # Never backwards: a sample before the latest one of its series would be refused.
-            self._stamp = max(self._stamp + 1, int(self._time.now() * 1000))
-            why = self._deliver(remotewire.request(sorted({**samples, **gone}.items()), self._stamp))
+            rows = self._vec.rows(found, own) if self._vec is not None else ()
+            why = self._deliver(remotewire.request(sorted({**samples, **gone}.items()), self._next_stamp(), rows))
         if why:
             self._shown |= samples.keys()  # some may have arrived: all are to be ended one day
             self.tally.failed(why)
-        else:
-            self._shown = set(samples)
-            self.tally.sent(begin_ns)
+            return
+        self._shown = set(samples)
+        self.tally.sent(begin_ns)
+        if self._vec is not None:
+            self._vec.sent(found)
+
+    def _tell(self, found: Sequence[Vector], own: Mapping[str, str]) -> str:
+        """Send the dictionaries that were not told lately; return why that failed, "" if it did not."""
+        if self._vec is None or not found:
+            return ""
+        now = self._time.now()
+        told = self._vec.dictionary(found, own, now)
+        why = self._deliver(remotewire.request((), self._next_stamp(), told)) if told else ""
+        if why and not is_refused_as_old(why):
+            return why
+        self._vec.told(found, now)
+        return ""
+
+    def _next_stamp(self) -> int:
+        """Return the time of a request in ms. Never backwards: a sample before its series' latest would be refused."""
+        self._stamp = max(self._stamp + 1, int(self._time.now() * 1000))
+        return self._stamp
 
     def _ask_time(self) -> str:
         """Ask for nothing but the server's time, before the first sample; return why nobody answers, "" if one does.
@@ -211,7 +270,7 @@ class RemoteWrite:
                 said = " ".join(error.read(300).decode(errors="replace").split())
                 wanted = error.headers.get("Retry-After", "")
             busy = error.code == http.client.TOO_MANY_REQUESTS or error.code >= 500
-            return f"answered {error.code}: {said}", busy, float(wanted) if wanted.isdecimal() else 0.0
+            return f"{_ANSWERED} {error.code}: {said}", busy, float(wanted) if wanted.isdecimal() else 0.0
         except urllib.error.URLError as error:
             return str(error.reason), False, 0.0
         except (OSError, ValueError, http.client.HTTPException) as error:

@@ -35,6 +35,25 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(WorkerWindow)
 
 
+def read(path: str) -> Iterator[WorkerWindow]:
+    """Yield the windows of a journal, also of one that a localizer writes just now: nothing is locked or changed.
+
+    Raises:
+        ConfigError: the file is not a journal.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise ConfigError(
+                f"{path} is not a journal of this version; give the --state of a localizer of this version"
+            )
+    for payload in _records(path):
+        try:
+            yield _decoder.decode(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            logger.warning("%s holds a record of another version, which is left out: %s", path, error)
+
+
 class Journal:
     """The journal of one state folder; safe to use from several threads of one process.
 

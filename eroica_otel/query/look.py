@@ -6,15 +6,18 @@ Small questions are asked at each look; patterns only for windows that are new, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from eroica_otel import names
 from eroica_otel.model import Point
-from eroica_otel.query import promql
+from eroica_otel.query import bulk, export, promql
 from eroica_otel.query.client import Client, QueryFailed
+from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
 from eroica_otel.query.promql import Series
+from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
     Episode,
     Process,
@@ -27,9 +30,12 @@ from eroica_otel.query.scraped import (
     pulses,
 )
 
+_Read = TypeVar("_Read")
 PATH = "/api/v1/query"
 SETTLE_SECONDS = 2.0
 """Where series are forwarded, those of one scrape do not arrive at once: a window is read when it is this old."""
+VECTORS_PER_QUERY = 4000
+"""Workers whose vectors are asked for at once, two each: 200 numbers are 6 KB."""
 RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
 
@@ -39,10 +45,9 @@ STANDING = (
     names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
 )  # fmt: skip
 """Series of a worker that say nothing about its window; everything else is read with it."""
-OF_A_WINDOW = tuple(
-    metric.name
-    for metric in names.ALL
-    if metric.component == names.WORKER and metric.type != names.HISTOGRAM and metric not in STANDING
+OF_A_WINDOW = (
+    *(metric.name for metric in names.OF_WORKER if metric.type != names.HISTOGRAM and metric not in STANDING),
+    names.VECTOR.name,
 )
 
 
@@ -84,11 +89,21 @@ class Look:
         return found
 
 
+class Spell(NamedTuple):
+    """A window, and from when to when (unix seconds of the backend) it is looked for."""
+
+    shown: Shown
+    first: float
+    last: float
+
+
 class Asker:
     """Asks a backend; counts its answers by outcome."""
 
-    def __init__(self, client: Client, match: str) -> None:
+    def __init__(self, client: Client, match: str, api: str = "prometheus") -> None:
         self._client, self._match = client, match
+        self._dictionaries = Dictionaries()
+        self._exports = None if api == "auto" else api == "victoriametrics"
         self.counts: Counter[str] = Counter()
 
     def look(self, back_seconds: float) -> Look:
@@ -110,30 +125,105 @@ class Asker:
         return found
 
     def windows(self, group: Sequence[tuple[Stream, Episode]]) -> dict[Stream, list[Point]]:
-        """Return everything that streams of one job showed when their windows began; at most RANKS_PER_QUERY of them.
+        """Return everything that streams of one job showed when their windows began, in halves where that is too much.
 
         Raises:
-            QueryFailed: the question has no usable answer.
+            QueryFailed: a question has no usable answer.
         """
+        try:
+            return self._windows(group)
+        except QueryFailed as error:
+            if error.outcome != "too_large" or len(group) == 1:
+                raise
+        half = len(group) // 2
+        return self.windows(group[:half]) | self.windows(group[half:])
+
+    def _windows(self, group: Sequence[tuple[Stream, Episode]]) -> dict[Stream, list[Point]]:
         begin = min(episode.begin for _, episode in group)
         end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
         selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
         spans = {stream: (one.begin, min(one.end, one.begin + SETTLE_SECONDS)) for stream, one in group}
-        return points_in(self._ask(promql.raw(selected, end - begin + 0.01), end), spans)
+        laid: list[Series] = []
+        points = points_in(_without_vectors(self.between(selected, begin, end), laid), spans)
+        return points | self._dictionaries.points(laid, spans, self._ask) if laid else points
 
-    def _ask(self, question: str, at: float | None = None) -> list[Series]:
-        # VictoriaMetrics hides the newest 30 s from instant questions unless nocache is set; others ignore it.
-        fields = {"query": question, "nocache": "1"} | ({} if at is None else {"time": f"{at:.3f}"})
+    def between(self, selected: str, begin: float, end: float) -> Iterable[Series]:
+        """Return all samples of a selector from ``begin`` to ``end`` (unix seconds of the backend, both included).
+
+        Raises:
+            QueryFailed: the question has no usable answer; where it is a stream, also while that is read.
+        """
+        if self.streams():
+            return self._counted(export.between(self._client, selected, begin, end))
+        return self._ask(promql.raw(selected, end - begin + 0.01), end)
+
+    def tables(self, spell: Spell) -> list[bulk.Table]:
+        """Return one window of a job in layout ``vec`` as tables.
+
+        Raises:
+            QueryFailed: a question has no usable answer.
+        """
+        return bulk.tables(self._rows(spell), self._ask)
+
+    def _rows(self, spell: Spell) -> Iterator[export.Row]:
+        """Yield the vectors of a window: by the stream all at once, by questions in shards of ranks."""
+        jobs = [promql.matcher(name, [getattr(spell.shown, name)]) for name in ("training_job", "team")]
+        if self.streams():
+            selected = promql.selector([names.VECTOR.name], self._match, *jobs)
+            yield from self._counted(export.rows_between(self._client, selected, spell.first, spell.last))
+            return
+        for ranks in bulk.shards(spell.shown.workers, VECTORS_PER_QUERY):
+            selected = promql.selector([names.VECTOR.name], self._match, *jobs, f'rank=~"{ranks}"')
+            for one in self.between(selected, spell.first, spell.last):
+                yield bulk.row_of(one)
+
+    def streams(self) -> bool:
+        """Return whether the backend exports; it is asked once, where nobody has said so.
+
+        Raises:
+            QueryFailed: nobody answers.
+        """
+        if self._exports is None:
+            self._exports = export.is_there(self._client)
+        return self._exports
+
+    def _counted(self, series: Iterator[_Read]) -> Iterator[_Read]:
         try:
-            series = promql.parse(self._client.post(PATH, fields))
+            yield from series
+        except QueryFailed as error:
+            self.counts[error.outcome] += 1
+            raise
+        self.counts["ok"] += 1
+
+    def ask(self, question: str, path: str = PATH, **fields: str) -> list[Series]:
+        """Return the answer to a question.
+
+        Raises:
+            QueryFailed: it has no usable answer.
+        """
+        # VictoriaMetrics hides the newest 30 s from instant questions unless nocache is set; others ignore it.
+        try:
+            series = promql.parse(self._client.post(path, {"query": question, "nocache": "1", **fields}))
         except QueryFailed as error:
             self.counts[error.outcome] += 1
             raise
         self.counts["ok"] += 1
         return series
 
+    def _ask(self, question: str, at: float | None = None) -> list[Series]:
+        return self.ask(question) if at is None else self.ask(question, time=f"{at:.3f}")
+
     def _select(self, metric: names.Metric) -> str:
         return promql.selector([metric.name], self._match)
+
+
+def _without_vectors(series: Iterable[Series], laid: list[Series]) -> Iterator[Series]:
+    """Yield what is not of layout vec; the rest is put into ``laid``."""
+    for one in series:
+        if one.labels.get("__name__") == names.VECTOR.name:
+            laid.append(one)
+        else:
+            yield one
 
 
 def _matchers(streams: Sequence[Stream]) -> Iterator[str]:

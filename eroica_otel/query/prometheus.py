@@ -71,7 +71,7 @@ class PrometheusSource:
         """
         self._backend, self._accept, self._say, self._guard, self._clock = backend, accept, say, guard, clock
         client = Client(backend)
-        self._asker = Asker(client, backend.match)
+        self._asker = Asker(client, backend.match, backend.api)
         self.url, self.failures = client.url, 0
         self._latest: dict[Process, float] = {}
         self._seen: dict[_Shown, float] = {}
@@ -179,23 +179,12 @@ class PrometheusSource:
     def _read_for_itself(self, found: Look, group: _Group, now: float) -> bool:
         """Read one window of some ranks; what the backend refuses of one job holds up no other."""
         try:
-            return self._read_in_parts(found, group, now)
+            return self._read(found, group, now)
         except QueryFailed as error:
             if error.outcome not in _OF_ONE_QUESTION:
                 raise
             self._refused = error
             return False
-
-    def _read_in_parts(self, found: Look, group: _Group, now: float) -> bool:
-        """Read one window of some ranks, in halves where the backend finds that too much at once."""
-        try:
-            return self._read(found, group, now)
-        except QueryFailed as error:
-            if error.outcome != "too_large" or len(group) == 1:
-                raise
-        half = len(group) // 2
-        parts = [self._read_in_parts(found, part, now) for part in (group[:half], group[half:])]
-        return all(parts)
 
     def _read(self, found: Look, group: _Group, now: float) -> bool:
         """Read and deliver one window of some ranks; return whether all of it was there."""

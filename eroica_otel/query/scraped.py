@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eroica_otel import names
 from eroica_otel.model import Point
-from eroica_otel.query.otlp import cut
+from eroica_otel.query.otlp import LABEL_CHARACTERS, cut
 from eroica_otel.query.promql import Series
 
 _EXPORTED = "exported_"
@@ -65,12 +65,15 @@ def own_labels(labels: Mapping[str, str], known: names.Metric) -> tuple[dict[str
 
     Where a scrape configuration adds a label of the same name, Prometheus keeps ours as ``exported_NAME``.
     """
-    rest = {name: value for name, value in labels.items() if name != "__name__" and value}
-    own: dict[str, str] = {}
-    for name in known.labels:
-        kept = f"{_EXPORTED}{name}"
-        own[name] = cut(name, rest.pop(kept if kept in rest else name, ""))
-    return own, frozenset(rest.items())
+    own = {name: labels.get(name, "") for name in known.labels}
+    added = {name: labels[name] for name in labels.keys() - own.keys() if name != "__name__" and labels[name]}
+    for kept in [name for name in added if name.startswith(_EXPORTED)]:
+        name = kept.removeprefix(_EXPORTED)
+        if name in own:
+            added[name], own[name] = own[name], added.pop(kept)
+    for name in [name for name, value in own.items() if len(value) > LABEL_CHARACTERS]:
+        own[name] = cut(name, own[name])
+    return own, frozenset(pair for pair in added.items() if pair[1])
 
 
 def stream_of(own: Mapping[str, str], added: Added) -> Stream | None:
@@ -156,18 +159,21 @@ def points_in(series: Iterable[Series], spans: Mapping[Stream, tuple[float, floa
     So a series that the backend still holds from an earlier window is not taken for one of this window.
     """
     points: dict[Stream, list[Point]] = {stream: [] for stream in spans}
+    streams: dict[tuple[str, ...], dict[Added, Stream | None]] = {}
     for one in series:
         known = names.BY_NAME.get(one.labels.get("__name__", ""))
         if known is None:
             continue
         own, added = own_labels(one.labels, known)
-        stream = stream_of(own, added)
+        seen = streams.setdefault(tuple(own.get(name, "") for name in names.IDENTITY), {})
+        stream = seen[added] if added in seen else seen.setdefault(added, stream_of(own, added))
         if stream is None or stream not in spans:
             continue
         begin, end = spans[stream]
-        value = next((value for when, value in one.samples if begin <= when < end), None)
-        if value is not None:
-            points[stream].append(Point(known.name, own, value))
+        for when, value in one.samples:
+            if begin <= when < end:
+                points[stream].append(Point(known.name, own, value))
+                break
     for found in points.values():
         found.sort(key=lambda point: (point.name, tuple(point.labels.values())))
     return points

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +15,18 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.demo.stage import free_port
 from eroica_otel.export import pull
 from eroica_otel.export.board import Board
-from eroica_otel.export.delivery import provider, resource
-from eroica_otel.export.instruments import create, record
+from eroica_otel.export.instruments import create
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
 from eroica_otel.export.remotewire import STALE_BITS
-from eroica_otel.export.remotewrite import RemoteWrite, Target, job_and_instance
-from eroica_otel.export.standing import standing_points
 from eroica_otel.query.client import Backend
 from eroica_otel.query.decode import decode
 from eroica_otel.query.look import SETTLE_SECONDS
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.prometheus import PrometheusSource
-from factories_worker import FakeClock, identity, status, worker_window
+from factories_worker import FakeClock, identity, worker_window
 from jobs import wait_until
-from remote_write import Sample, WriteServer, series
+from remote_write import Sample, Writer, WriteServer, series
 from servers import Server, prometheus, victoria_metrics
 
 
@@ -39,38 +35,6 @@ def server() -> Iterator[WriteServer]:
     made = WriteServer()
     yield made
     made.close()
-
-
-class Writer:
-    """A full worker behind remote write."""
-
-    def __init__(self, url: str, team: str = "vision", wall: Any = None, **target: str) -> None:
-        who = identity(team=team)
-        self.failures: list[str] = []
-        self.odd: list[str] = []
-        self.pauses: list[float] = []
-        self.wall = wall or FakeClock(1_764_430_000.0)
-        self.write = RemoteWrite(
-            Target(url, **target), job_and_instance(who), self.failures.append, self.wall, self._pause, self.odd.append
-        )
-        self.scraped, self.registry = pull.page()
-        meter = provider([self.write.reader, self.scraped], resource(who, 1)).get_meter("eroica_otel")
-        self.board = Board()
-        record(create(meter, self.board), who.labels(), np.array([[0.1, 0.2], [np.nan, 0.3]]))
-        self.board.stand(
-            standing_points(
-                status(identity=who), deliveries={("remote_write", "sent"): 0}, failures={}, windows={}, dropped=0,
-                missing={}, helper_cpu_seconds=1.0, device={},
-            )
-        )  # fmt: skip
-        self.board.show(window_points(worker_window(identity=who)))
-
-    def _pause(self, seconds: float) -> bool:
-        self.pauses.append(seconds)
-        return False
-
-    def counts(self) -> tuple[int, int]:
-        return self.write.tally.counts["remote_write", "sent"], self.write.tally.counts["remote_write", "failed"]
 
 
 def named(samples: list[Sample], name: str) -> list[Sample]:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
-from eroica_otel.export.points import window_points
+from eroica_otel.export.points import exact, window_points
 from eroica_otel.model import Collective, Identity, Pattern, Point, WorkerWindow
 from eroica_otel.query.decode import decode, identity
 from factories_central import WINDOW, all_reduce, collect, pattern, status_points, window
 from factories_central import identity as build_identity
 
-_share = st.floats(0, 1)
+_share = st.floats(0, 1).map(exact)
 _optional = st.none() | _share
 _text = st.text(st.characters(codec="utf-8", exclude_characters=">"), min_size=1, max_size=20).filter(str.strip)
 
@@ -45,6 +45,17 @@ def _windows(draw: st.DrawFn) -> WorkerWindow:
 @given(_windows())
 def test_inverts_the_export(given: WorkerWindow) -> None:
     assert decode(collect(given)) == given
+
+
+@given(st.floats(1e-6, 1e6))
+def test_values_leave_with_nine_digits_which_are_more_than_a_float32_has(value: float) -> None:
+    assert float(f"{exact(value):.9g}") == exact(value)
+    assert abs(exact(value) - value) <= 5e-9 * value  # half a step of a float32 is 3e-8
+    assert exact(float(f"{value:.9g}")) == float(f"{value:.9g}")
+
+
+def test_unix_times_keep_their_milliseconds() -> None:
+    assert exact(1_764_430_005.51234) == 1_764_430_005.512
 
 
 def test_inverts_collectives_peaks_and_absent_values() -> None:

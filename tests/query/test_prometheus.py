@@ -275,7 +275,8 @@ def test_a_failure_is_said_once_and_again_when_it_changes(desk: Desk) -> None:
         desk.look()
     assert [line.partition(": ")[2] for line in desk.lines] == [
         "it answers 500: x; trying again every 5 s",
-        "it answers 422: too many samples; trying again every 5 s",
+        "it answers 422: too many samples; raise --query.max-samples of Prometheus, or restrict the question "
+        "(--match, --rank); trying again every 5 s",
     ]
     assert desk.source.failures == 3
 

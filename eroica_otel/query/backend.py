@@ -1,0 +1,155 @@
+"""Windows in a backend that speaks the API of Prometheus: which there are, and what any worker showed in any of them.
+
+Reads once what the localizer's source (query/prometheus.py) follows: for people, for files, for large jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from itertools import groupby, islice
+from operator import itemgetter
+
+from eroica_otel import names
+from eroica_otel.errors import QueryError
+from eroica_otel.model import WorkerWindow
+from eroica_otel.query import promql
+from eroica_otel.query.bulk import Table
+from eroica_otel.query.client import Backend, Client
+from eroica_otel.query.decode import decode
+from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Spell
+from eroica_otel.query.promql import Series
+from eroica_otel.query.reading import Shown, Wanted, chosen
+from eroica_otel.query.scraped import Episode, Stream, episodes, own_labels, pulses
+from eroica_otel.query.scraped import chosen as one_of_replicas
+
+RANGE_PATH = "/api/v1/query_range"
+_STEPS = 240
+_STEP_SECONDS = (5.0, 60.0)
+_PART_SECONDS = 600.0
+"""For how long after its first part a window's other parts are looked for, where all ranks are wanted."""
+
+logger = logging.getLogger(__name__)
+
+
+class BackendReader:
+    """Reads one backend.
+
+    Attributes:
+        url: Its address without a password.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        """Load the certificates; nothing is asked yet.
+
+        Raises:
+            ConfigError: they cannot be loaded, or the token cannot be read.
+        """
+        client = Client(backend)
+        self.url, self._match = client.url, backend.match
+        self._asker = Asker(client, backend.match, backend.api)
+
+    def shown(self, wanted: Wanted) -> list[Shown]:
+        """Return the windows of the last ``since_seconds`` of the jobs that fit, in the order in which they came."""
+        return [spell.shown for spell in self._spells(wanted)]
+
+    def windows(self, wanted: Wanted) -> Iterator[WorkerWindow]:
+        """Yield what fits; a worker whose series cannot be understood is logged and left out."""
+        spells = self._spells(wanted)
+        kept = chosen([spell.shown for spell in spells], wanted)
+        for spell in spells:
+            if spell.shown in kept:
+                yield from self._of_window(spell, wanted)
+
+    def tables(self, wanted: Wanted) -> list[Table]:
+        """Return the newest window that fits, or that with the id, of a job in layout ``vec``; [] without one.
+
+        Raises:
+            QueryError: the place cannot be read.
+        """
+        spells = self._spells(wanted)
+        kept = chosen([spell.shown for spell in spells], wanted)
+        fit = [spell for spell in spells if spell.shown in kept][-1:]
+        return [table for one in fit for table in self._asker.tables(one._replace(last=self._end(one)))]
+
+    def _end(self, spell: Spell) -> float:
+        return min(spell.last, spell.first + _PART_SECONDS) + SETTLE_SECONDS
+
+    def _spells(self, wanted: Wanted) -> list[Spell]:
+        end = self._asker.ask("vector(time())")[0].samples[-1][1] + 1  # whole seconds in VictoriaMetrics
+        found = self._streamed(wanted, end) if self._asker.streams() else self._asked(wanted, end)
+        fit = (spell for spell in found if wanted.of_job(spell.shown.team, spell.shown.training_job))
+        return sorted(fit, key=lambda spell: spell.first)
+
+    def _asked(self, wanted: Wanted, end: float) -> list[Spell]:
+        """Return the windows by their number of workers at each step: a small answer however many there are."""
+        step = min(max(wanted.since_seconds / _STEPS, _STEP_SECONDS[0]), _STEP_SECONDS[1])
+        selected = promql.selector([names.WINDOW_ID.name], self._match)
+        latest = f"last_over_time({promql.raw(selected, step)})"
+        labels = [f"{prefix}{name}" for name in ("training_job", "team", "reason") for prefix in ("", "exported_")]
+        question = f'count_values("window", {latest}) by ({", ".join(labels)})'
+        begin = end - step * math.ceil(wanted.since_seconds / step)  # so that the last step is now
+        times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        return [_spell(one, step) for one in self._asker.ask(question, RANGE_PATH, **times)]
+
+    def _streamed(self, wanted: Wanted, end: float) -> list[Spell]:
+        """Return the windows by all samples; VictoriaMetrics hides the newest steps of a question."""
+        selected = promql.selector([names.WINDOW_ID.name], self._match)
+        times: dict[tuple[str, str, int, str], tuple[float, float, set[str]]] = {}
+        for series in self._asker.between(selected, end - wanted.since_seconds, end):
+            own, _ = own_labels(series.labels, names.WINDOW_ID)
+            for value, samples in groupby(series.samples, itemgetter(1)):
+                inside = [when for when, _ in samples]
+                key = own["team"], own["training_job"], int(value), own["reason"]
+                begin, until, ranks = times.get(key, (inside[0], inside[-1], set()))
+                ranks.add(own["rank"])
+                times[key] = min(inside[0], begin), max(inside[-1], until), ranks
+        return [Spell(Shown(*key, len(ranks)), first, last) for key, (first, last, ranks) in times.items()]
+
+    def _of_window(self, spell: Spell, wanted: Wanted) -> Iterator[WorkerWindow]:
+        members = iter(sorted(self._members(spell, wanted).items(), key=lambda one: int(one[0].process.rank)))
+        while group := list(islice(members, RANKS_PER_QUERY)):
+            points = self._asker.windows(group)
+            for stream, _ in group:
+                try:
+                    window = decode(points[stream])
+                except QueryError as error:
+                    logger.warning("rank %s is left out: %s", stream.process.rank, error)
+                    continue
+                if window is not None:
+                    yield window
+
+    def _members(self, spell: Spell, wanted: Wanted) -> Mapping[Stream, Episode]:
+        """Return who showed a window, and since when; of replicas one."""
+        ranks = [str(rank) for rank in sorted(wanted.ranks)]
+        end = spell.last if ranks else min(spell.last, spell.first + _PART_SECONDS)
+        # Where scraping has labels of these names, ours are called otherwise, and all are looked through.
+        for restricted in (promql.matcher("rank", ranks), "") if ranks else ("",):
+            selected = promql.selector([names.WINDOW_ID.name], self._match, restricted)
+            showing = _showing(list(self._asker.between(selected, spell.first, end)), spell.shown)
+            found = {one: episode for one, episode in showing.items() if not ranks or one.process.rank in ranks}
+            if found:
+                return found
+        return {}
+
+
+def _spell(series: Series, step: float) -> Spell:
+    own, added = own_labels(series.labels, names.WINDOW_ID)
+    window_id = int(float(dict(added).get("window", "0")))
+    workers = int(max(value for _, value in series.samples))
+    shown = Shown(own["team"], own["training_job"], window_id, own["reason"], workers)
+    return Spell(shown, series.samples[0][0] - step, series.samples[-1][0])
+
+
+def _showing(series: list[Series], shown: Shown) -> dict[Stream, Episode]:
+    kept = set(one_of_replicas(pulses(series, names.WINDOW_ID)).values())
+    return {
+        stream: episode
+        for stream, found in episodes(series).items()
+        for episode in found
+        if stream in kept
+        and stream.process.rank.isdecimal()
+        and (stream.process.training_job, stream.process.team) == (shown.training_job, shown.team)
+        and episode.window_id == shown.window_id
+    }

@@ -1,0 +1,120 @@
+"""The stream of VictoriaMetrics, /api/v1/export: a selector and a span of time in, raw samples out, a series at a time.
+
+One line of JSON for each series: {"metric": {...}, "values": [...], "timestamps": [milliseconds, ...]}; null is a
+sample that is not finite. https://docs.victoriametrics.com/#how-to-export-data-in-json-line-format
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from eroica_otel.errors import one_line
+from eroica_otel.query.client import Client, QueryFailed
+from eroica_otel.query.promql import Series
+
+PATH = "/api/v1/export"
+_NOTHING = '{__name__="eroica_otel_asks_whether_this_is_there"}'
+
+
+class _Line(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[float | str | None]
+    timestamps: list[int]
+
+
+class _Vector(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[float | None]
+    timestamps: msgspec.Raw
+
+
+class Row(NamedTuple):
+    """A series whose samples are of one vector: labels, first and last time in ms, values without the end's marker."""
+
+    labels: Mapping[str, str]
+    first: int
+    last: int
+    values: Sequence[float]
+
+
+_decoder = msgspec.json.Decoder(_Line)
+_vectors = msgspec.json.Decoder(_Vector)
+
+
+def is_there(client: Client) -> bool:
+    """Return whether the backend has this stream: it is asked for nothing.
+
+    Raises:
+        QueryFailed: nobody answers, or not in time.
+    """
+    try:
+        return not any(line.strip() for line in client.lines(PATH, {"match[]": _NOTHING}))
+    except QueryFailed as error:
+        if error.outcome in ("unreachable", "timeout", "unauthorized"):
+            raise
+        return False
+
+
+def between(client: Client, selected: str, begin: float, end: float) -> Iterator[Series]:
+    """Yield the series of a selector with their samples from ``begin`` to ``end`` (unix seconds, both included).
+
+    Raises:
+        QueryFailed: the answer breaks off, or is none.
+    """
+    fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+    for line in client.lines(PATH, fields):
+        if line.strip():
+            series = parse(line)
+            if series.samples:
+                yield series
+
+
+def rows_between(client: Client, selected: str, begin: float, end: float) -> Iterator[Row]:
+    """Yield the series of a selector as ``between`` does, without an object for each sample; empty ones are left out.
+
+    Raises:
+        QueryFailed: the answer breaks off, or is none.
+    """
+    fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+    for line in client.lines(PATH, fields):
+        row = row_of(line) if line.strip() else None
+        if row is not None:
+            yield row
+
+
+def row_of(line: bytes) -> Row | None:
+    """Return the row of one line; None where a sample inside is not finite, or there is none.
+
+    Raises:
+        QueryFailed: it is no series.
+    """
+    try:
+        found = _vectors.decode(line)
+        values = found.values[:-1] if found.values and found.values[-1] is None else found.values
+        times = bytes(found.timestamps).strip()[1:-1].split(b",", len(values))[: len(values)]
+        if not values or len(times) < len(values) or None in values:
+            return None
+        return Row(found.metric, int(times[0]), int(times[-1]), cast("list[float]", values))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        said = one_line(str(error), 200)
+        raise QueryFailed("malformed", f"a line of the export is no series ({said})") from error
+
+
+def parse(line: bytes) -> Series:
+    """Return the series of one line; samples that are not finite are absent.
+
+    Raises:
+        QueryFailed: it is none.
+    """
+    try:
+        found = _decoder.decode(line)
+        samples = zip(found.timestamps, found.values, strict=True)
+        finite = [(when / 1000, value) for when, value in samples if type(value) is float and math.isfinite(value)]
+        return Series(found.metric, tuple(finite))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        said = one_line(str(error), 200)
+        raise QueryFailed("malformed", f"a line of the export is no series ({said})") from error
