@@ -7,8 +7,7 @@
 Values lie within 3 % of each function's centre, with a seed; one worker in a thousand has a python function that takes
 a fifth of its window. Prometheus and VictoriaMetrics run on loopback on this machine, with the reader beside them. What
 a cluster spreads over its nodes, making the requests, is timed apart. A row is right where the slow ranks, and no
-others, are the culprits; in layout vec, where the window is read into tables and not judged yet, where they can be told
-in what came back.
+others, are the culprits.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,13 +32,13 @@ from eroica_otel.export.points import window_points
 from eroica_otel.export.remotewritevec import VecLayout
 from eroica_otel.job import Localizer
 from eroica_otel.joboptions import JobOptions
-from eroica_otel.localize.verdict import judge
+from eroica_otel.localize.verdict import judge, judge_columns
 from eroica_otel.model import Identity, Pattern, Point, Report, WorkerWindow
 from eroica_otel.query.backend import BackendReader
-from eroica_otel.query.bulk import columns_of
 from eroica_otel.query.client import Backend
 from eroica_otel.query.look import Spell
 from eroica_otel.query.reading import Shown, Wanted
+from eroica_otel.query.wide import table_of
 from eroica_otel.vectors import Vector
 from eroica_otel.webserver import Address
 
@@ -259,17 +258,19 @@ def read_and_judge(case: Case, url: str, window_id: int, clock: Clock) -> Report
     return report
 
 
-def read_tables(case: Case, url: str, window_id: int, written: float, clock: Clock) -> set[int]:
-    """Read a window in vec as tables; return the ranks that any function takes far more of than the others."""
+def read_columns(case: Case, url: str, window_id: int, written: float, clock: Clock) -> Report:
+    """Read a window in vec into columns and judge them."""
     begin, cpu = time.perf_counter(), time.process_time()
     reader = BackendReader(Backend(url, timeout_seconds=600))
     spell = Spell(Shown("bench", JOB, window_id, "degraded", case.workers), written - 1, written + 10)
-    tables = reader._asker.tables(spell)
+    table = table_of(JOB, reader._asker.tables(spell))
     clock.read = time.perf_counter() - begin
+    assert len(table.workers) == case.workers, "not all vectors came back"
+    begin = time.perf_counter()
+    report = judge_columns(table, expected=case.workers)
+    clock.localise = time.perf_counter() - begin
     clock.reader_cpu = time.process_time() - cpu
-    assert sum(len(table.ranks) for table in tables) == 2 * case.workers, "not all vectors came back"
-    betas = [(table, beta) for table in tables for _, beta in columns_of(table, names.PATTERN_BETA.name)]
-    return {int(rank) for table, beta in betas for rank in table.ranks[beta > 0.15]}
+    return report
 
 
 def run(case: Case, folder: Path) -> None:
@@ -278,21 +279,19 @@ def run(case: Case, folder: Path) -> None:
     clock = Clock()
     with start(folder, options=OPTIONS[case.server]) as server:
         window_id = int(time.time()) - 30
-        found: Sequence[int] | set[int]
         if case.whole_loop:
             report = through_localizer(case, server.url, window_id, clock)
-            found = {rank for one in report.findings for rank in one.ranks}
         else:
             millis = _now_millis()
             make = in_vectors if case.layout == "vec" else in_labels
             push(server.url, make(case, window_id, millis), clock)
             time.sleep(5)  # VictoriaMetrics shows what was written after a second or two
             if case.layout == "vec":
-                found = read_tables(case, server.url, window_id, millis / 1000, clock)
+                report = read_columns(case, server.url, window_id, millis / 1000, clock)
             else:
                 report = read_and_judge(case, server.url, window_id, clock)
-                found = {rank for one in report.findings for rank in one.ranks}
-        right = set(found) == slow_ranks(case.workers)
+        found = {rank for one in report.findings for rank in one.ranks}
+        right = found == slow_ranks(case.workers)
         print(_row(case, clock, server, right), flush=True)
 
 
