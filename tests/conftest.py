@@ -15,6 +15,7 @@ LOOP = ("test_loop.py", "test_bad_input.py")
 SLOW = (
     "test_packaging.py", "test_remotewrite.py", "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py",
     "test_nothing_stays.py", "test_report_browser.py",
+    "test_dashboards_live.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
 BESIDE = (
@@ -22,6 +23,7 @@ BESIDE = (
     "test_hardware_rights.py", "test_joins.py", "test_push.py", "test_findings_sent.py", "test_redact.py",
     "test_control.py", "test_sources.py", "test_readers.py", "test_packaging.py", "test_remotewrite.py",
     "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py", "test_report_browser.py",
+    "test_dashboards_live.py",
 )  # fmt: skip
 """Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all our cgroups does not."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")

@@ -1,8 +1,11 @@
-"""The dashboard as tests see it: its file, its panels, its queries, and these as Grafana would fill them in."""
+"""The dashboards as tests see them: their files, panels, queries, and these as Grafana would fill them in."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,34 +13,101 @@ from typing import Any
 from loaded import module_of
 
 GRAFANA = Path(__file__).parents[1] / "grafana"
-FILE = GRAFANA / "dashboards" / "eroica-overview.json"
-FILLED_IN = {"$training_job": ".+", "$team": ".*", "$__rate_interval": "30s", "$__range": "15m"}
+FILES = sorted((GRAFANA / "dashboards").glob("*.json"))
+UIDS = ("eroica-function", "eroica-itself", "eroica-job", "eroica-jobs", "eroica-worker")
+CHOSEN = {
+    "training_job": ".+", "team": ".*", "role": ".*", "host": ".+", "rank": "2", "function": "augment (data.py:42)",
+    "function_id": ".+", "node": ".+", "gpu": ".+", "nic": ".+", "__rate_interval": "1m", "__range": "15m",
+}  # fmt: skip
+"""What variables stand for where a test chooses nothing."""
 
 
-def board() -> dict[str, Any]:
-    """Return the dashboard."""
-    data: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+@dataclass(frozen=True)
+class Asked:
+    """One query of a board.
+
+    Attributes:
+        board: Uid.
+        panel: Title.
+        instant: Whether it is asked at one time, not over a range.
+        legend: Names of the labels that its legend shows.
+        table: Names of the labels that are columns.
+    """
+
+    board: str
+    panel: str
+    letter: str
+    expr: str
+    instant: bool
+    legend: frozenset[str]
+    table: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.board}: {self.panel} {self.letter}"
+
+
+def board(uid: str) -> dict[str, Any]:
+    """Return a dashboard."""
+    data: dict[str, Any] = json.loads((GRAFANA / "dashboards" / f"{uid}.json").read_text("utf-8"))
     return data
 
 
-def panels() -> list[dict[str, Any]]:
-    """Return its panels."""
-    return list(board()["panels"])
+def boards() -> list[dict[str, Any]]:
+    """Return all of them."""
+    return [board(uid) for uid in UIDS]
 
 
-def queries() -> list[tuple[str, str]]:
-    """Return every query with the title of its panel, those of annotations too."""
-    found = [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
-    return found + [(one["name"], one["expr"]) for one in board()["annotations"]["list"]]
+def panels(uid: str) -> list[dict[str, Any]]:
+    """Return the panels of a dashboard, its rows apart."""
+    return [panel for panel in board(uid)["panels"] if panel["type"] != "row"]
 
 
-def filled_in(query: str) -> str:
-    """Return the query with its variables filled in, all jobs chosen."""
-    for name, value in FILLED_IN.items():
-        query = query.replace(name, value)
+def columns_of(panel: Mapping[str, Any]) -> dict[str, str]:
+    """Return title by label, or by "Value #A", of a table."""
+    organize = next(one for one in panel["transformations"] if one["id"] == "organize")
+    found: dict[str, str] = organize["options"]["renameByName"]
+    return found
+
+
+def queries(uid: str) -> list[Asked]:
+    """Return every query of a dashboard, those of its annotations too."""
+    found = [_asked(uid, panel, target) for panel in panels(uid) for target in panel["targets"]]
+    for one in board(uid)["annotations"]["list"]:
+        labels = frozenset(re.findall(r"\{\{(\w+)\}\}", one["titleFormat"] + one["textFormat"]))
+        found.append(Asked(uid, one["name"], "", one["expr"], False, labels))
+    return found
+
+
+def all_queries() -> list[Asked]:
+    """Return every query of every dashboard."""
+    return [asked for uid in UIDS for asked in queries(uid)]
+
+
+def _asked(uid: str, panel: Mapping[str, Any], target: Mapping[str, Any]) -> Asked:
+    legend = frozenset(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+    columns = columns_of(panel) if panel["type"] == "table" else {}
+    table = frozenset(name for name in columns if not name.startswith("Value"))
+    return Asked(uid, panel["title"], target["refId"], target["expr"], target.get("instant", False), legend, table)
+
+
+def filled_in(query: str, **chosen: str) -> str:
+    """Return the query with its variables filled in; a job must be chosen where the board is about one."""
+    for name, value in sorted((CHOSEN | chosen).items(), key=lambda item: -len(item[0])):
+        query = query.replace(f"${name}", value)
     return query
 
 
+def variables(uid: str) -> list[tuple[str, str, str]]:
+    """Return name, selector and label of each variable that asks for the values of a label."""
+    found = []
+    for one in board(uid)["templating"]["list"]:
+        if one["type"] == "query":
+            match = re.fullmatch(r"label_values\((.*), (\w+)\)", one["query"])
+            assert match is not None, one
+            found.append((one["name"], match[1], match[2]))
+    return found
+
+
 def generator() -> ModuleType:
-    """Return grafana/generate.py as a module; it is on no path."""
+    """Return grafana/generate.py as a module; what it imports lies beside it, on pytest's path."""
     return module_of(GRAFANA / "generate.py")
