@@ -81,7 +81,7 @@ docs: $(READY) ## renew the tables that follow from code
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/python alerts/generate.py
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && $(BIN)/python grafana/generate.py || \
-	  echo "make: the dashboard stays as it is: its generator needs Python 3.11"
+	  echo "make: the dashboards stay as they are: its generator needs Python 3.11"
 
 wheel: $(READY) ## build wheel and sdist into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist

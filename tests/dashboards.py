@@ -83,6 +83,11 @@ def all_queries() -> list[Asked]:
     return [asked for uid in UIDS for asked in queries(uid)]
 
 
+def foreign(asked: Asked) -> bool:
+    """Return whether a query asks for what the node agent or another exporter shows."""
+    return re.search(r"\b(eroica_hardware|hw|DCGM|node)_", asked.expr) is not None
+
+
 def _asked(uid: str, panel: Mapping[str, Any], target: Mapping[str, Any]) -> Asked:
     legend = frozenset(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
     columns = columns_of(panel) if panel["type"] == "table" else {}

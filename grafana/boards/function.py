@@ -24,7 +24,7 @@ def _peers(series: str, component: str) -> str:
 
 
 def _spread(component: str, series: str, word: str) -> Spot:
-    each = f"max by (rank) ({series}{{{SOME}}})"
+    each = f"{series}{{{SOME}}}"
     median, mad = (_peers(f"eroica_function_{what}_ratio", component) for what in ("median", "mad"))
     return Spot(
         "timeseries", f"{component.capitalize()} over the ranks", f"{word} Lowest, median and highest worker while a "

@@ -5,9 +5,11 @@ from __future__ import annotations
 from boards import promql as p
 from boards.spec import FUNCTION, GREEN, JOB, ORANGE, RED, WORKER, Board, Link, Query, Section, Spot
 
-RISE = f"max by (rank) (eroica_iteration_degradation_ratio{{{p.SOME}}})"
-RECENT = f"max by (rank) (eroica_iteration_baseline_seconds{{{p.SOME}}}) * (1 + {RISE})"
-WAIT = f"max by (rank) (rate(eroica_input_wait_seconds_total{{{p.SOME}}}[$__rate_interval]))"
+RISE = f"eroica_iteration_degradation_ratio{{{p.SOME}}}"
+BASELINE = f"eroica_iteration_baseline_seconds{{{p.SOME}}}"
+RECENT = f"{BASELINE} * (1 + {RISE})"
+WAIT = f"rate(eroica_input_wait_seconds_total{{{p.SOME}}}[$__rate_interval])"
+"""What is scraped twice changes no quantile, so that ranks are made one only where they are counted."""
 OPEN = p.open_findings(p.ONE)
 TO_RANK = Link("Open the worker", WORKER, ("team", "training_job"), {"rank": "${__data.fields.Rank:percentencode}"})
 TO_FUNCTION = Link(
@@ -79,15 +81,15 @@ TIME = (
         [
             Query(f"min({RECENT})", "fastest"), Query(f"quantile(0.5, {RECENT})", "median"),
             Query(f"max({RECENT})", "slowest"),
-            Query(f"quantile(0.5, max by (rank) (eroica_iteration_baseline_seconds{{{p.SOME}}}))", "baseline"),
+            Query(f"quantile(0.5, {BASELINE})", "baseline"),
         ],
         p.NO_LEARNED,
     ),
     Spot(
         "heatmap", "Ranks by iteration time", "How many workers take how long, as a multiple of their own baseline in "
         "steps of 5 %; 1 is the baseline or less, 5 is five times it or more.", (12, 8), "none",
-        [Query(f'count_values("times", clamp(floor((1 + {RISE}) * 20) / 20, 1, 5))', "{{times}}")], p.NO_LEARNED,
-        axis="times the baseline",
+        [Query(f'count_values("times", clamp(floor((1 + max by (rank) ({RISE})) * 20) / 20, 1, 5))', "{{times}}")],
+        p.NO_LEARNED, axis="times the baseline",
     ),
     Spot(
         "timeseries", "Waiting for input over the ranks", "Share of their time that workers spend inside next() of "
@@ -101,7 +103,7 @@ TIME = (
     Spot(
         "heatmap", "Ranks by waiting for input", "How many workers spend which share of their time inside next() of "
         "their input, in steps of 0.05.", (12, 8), "none",
-        [Query(f'count_values("share", clamp(floor({WAIT} * 20) / 20, 0, 1))', "{{share}}")], p.NO_JOB,
+        [Query(f'count_values("share", clamp(floor(max by (rank) ({WAIT}) * 20) / 20, 0, 1))', "{{share}}")], p.NO_JOB,
         axis="share of the time",
     ),
     Spot(

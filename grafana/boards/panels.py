@@ -62,7 +62,9 @@ def _link(link: Link) -> Any:
 def _stat(spot: Spot) -> Any:
     reduce = common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
     made = stat.Panel().reduce_options(reduce).graph_mode(common.BigValueGraphMode.NONE)
-    made.text_mode(common.BigValueTextMode.NAME if spot.named else common.BigValueTextMode.VALUE)
+    whose = any("{{" in query.legend for query in spot.queries)
+    text = common.BigValueTextMode.VALUE_AND_NAME if whose else common.BigValueTextMode.VALUE
+    made.text_mode(common.BigValueTextMode.NAME if spot.named else text)
     return made.color_mode(common.BigValueColorMode.BACKGROUND if spot.steps else common.BigValueColorMode.NONE)
 
 

@@ -14,7 +14,7 @@ BY_JOB = "by (training_job, team)"
 FINDINGS = "max by (training_job, team, rank, host, role, function, function_id, cause, severity, scope, link)"
 """Findings as people read them: one series each, whatever scraped them."""
 
-NO_JOB = "No worker is scraped: see Getting the series in"
+NO_JOB = "No worker is scraped or sends its series"
 NO_LOCALIZER = "No localizer is scraped"
 NO_VERDICT = "Nothing has been judged yet, or no localizer is scraped"
 NO_WINDOW = "No window in the time range"
