@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from prometheus_client import generate_latest
@@ -94,7 +93,7 @@ def dcgm() -> Page:
     text = (GOLDEN / "dcgm" / "README-k8s-output.prom").read_text()
     clock = next(line.rpartition(" ")[0] for line in text.splitlines() if line.startswith("DCGM_FI_DEV_SM_CLOCK{"))
     more = {"GPU_TEMP": 52, "POWER_USAGE": 310, "XID_ERRORS": 0}
-    text += "".join(f"{clock.replace('SM_CLOCK', name)} {value}\n" for name, value in more.items())
+    text += "\n" + "".join(f"{clock.replace('SM_CLOCK', name)} {value}\n" for name, value in more.items())
     return Page(text, {"job": "dcgm", "instance": "host-1:9400", "pod": "dcgm-exporter-1"})
 
 
@@ -150,6 +149,6 @@ def apply_rules(server: Server) -> None:
         server.start()
 
 
-def chosen(**changes: str) -> dict[str, Any]:
+def chosen(**changes: str) -> dict[str, str]:
     """Return what the variables are; ``changes`` win."""
     return CHOSEN | changes

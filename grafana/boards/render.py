@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models import dashboard
 
 from boards.panels import SOURCE, panel
 from boards.promql import FINDINGS, once
-from boards.spec import Board, Section, Variable
+from boards.spec import Board, Section, Spot, Variable
 
 COLUMNS = 24
 ANNOTATIONS = (
@@ -60,7 +60,7 @@ def _laid_out(board: Board) -> Iterator[Any]:
         y += max(line + spot.size[1] for _, line, spot in _flow(section))
 
 
-def _flow(section: Section) -> Iterator[tuple[int, int, Any]]:
+def _flow(section: Section) -> Iterator[tuple[int, int, Spot]]:
     """Yield column, line and panel; a line ends where the next panel does not fit."""
     x = line = tallest = 0
     for spot in section.spots:

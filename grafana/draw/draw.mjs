@@ -8,16 +8,20 @@ import { chromium } from 'playwright-core';
 
 const [prometheus, out, ...asked] = process.argv.slice(2);
 const here = fileURLToPath(new URL('.', import.meta.url));
-const modules = `${process.env.DRAW_MODULES ?? here}/node_modules`;
-const cjs = (name) => [`@grafana/${name}`, `${modules}/@grafana/${name}/dist/cjs/index.cjs`];
-
+// Their builds for bundlers break on packages with default exports.
+const common = {
+  name: 'common',
+  setup: ({ onResolve }) => {
+    onResolve({ filter: /^@grafana\/(ui|data|schema)$/ }, ({ path }) => ({ path: `${here}/node_modules/${path}/dist/cjs/index.cjs` }));
+  },
+};
 const built = await build({
-  entryPoints: [`${here}/main.jsx`], bundle: true, write: false, format: 'esm', jsx: 'transform', nodePaths: [modules],
-  alias: { ...Object.fromEntries(['ui', 'data', 'schema'].map(cjs)), 'react-router-dom-v5-compat': 'react-router-dom' },
-  define: { 'process.env.NODE_ENV': '"production"', 'process.env': '{}', global: 'globalThis' }, logLevel: 'error',
-  loader: { '.svg': 'text', '.woff': 'empty', '.woff2': 'empty', '.ttf': 'empty', '.png': 'empty' }, target: 'es2022',
+  entryPoints: [`${here}/main.jsx`], bundle: true, write: false, format: 'esm', jsx: 'transform', plugins: [common],
+  alias: { 'react-router-dom-v5-compat': 'react-router-dom' }, target: 'es2022', logLevel: 'error',
+  define: { 'process.env.NODE_ENV': '"production"', 'process.env': '{}', global: 'globalThis' },
+  loader: { '.svg': 'text', '.woff': 'empty', '.woff2': 'empty', '.ttf': 'empty', '.png': 'empty' },
 });
-const script = built.outputFiles.find((file) => file.path.endsWith('.js') || file.path === '<stdout>').text;
+const script = built.outputFiles.find((file) => !file.path.endsWith('.css')).text;
 const PAGE = '<!doctype html><meta charset="utf-8"><body><div id="root"></div><script type="module" src="/main.js"></script>';
 
 const server = createServer(async (question, answer) => {

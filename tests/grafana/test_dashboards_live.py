@@ -14,7 +14,6 @@ from dashboards import UIDS, Asked, all_queries, filled_in, variables
 from servers import Server, prometheus
 
 COLLECTIVE = ("Peak of the link", "Fastest calls of the collective")
-SERIES_TOLD = {("eroica-itself", "Series of a worker")}
 
 
 @pytest.fixture(scope="module")
