@@ -32,7 +32,8 @@ from servers import Server
 
 GOLDEN = Path(__file__).parent / "golden"
 UUIDS = ("GPU-0", "GPU-1", "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", "GPU-df6e7a7c-7314-46f8-abc4-b88b36dcf3aa")
-HOST_USE = {"process_cpu": 0.9, "cgroup_cpu": 0.8, "cgroup_memory": 0.5, "minor_faults": 100.0, "major_faults": 1.0}
+HOST_USE = {"process_cpu": 0.9, "cgroup_cpu": 0.8, "cgroup_memory": 0.5, "minor_faults": 100.0, "major_faults": 1.0,
+            "process_disk_read": 1e6}  # fmt: skip
 COUNTED = ("_total", "_sum", "_count", "_bucket")
 TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
 CHOSEN = {"training_job": "llm-7b", "rank": "2", "node": "host-1", "gpu": UUIDS[2], "nic": "mlx4_0"}

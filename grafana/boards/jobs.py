@@ -21,7 +21,7 @@ COUNTS = (
         [Query(f"count(count {p.BY_JOB} (eroica_world_size{{{p.ANY}}}))", "jobs")], p.NO_JOB,
     ),
     Spot(
-        "stat", "Jobs that are slower or stand still", "Jobs of which at least half of the workers are slower than "
+        "stat", "Slow or standing still", "Jobs of which at least half of the workers are slower than "
         "their baseline, or stand still.", (4, 4), "none", [Query(f"sum({BAD} >= bool 0.5)", "jobs")], p.NO_JOB,
         [(0, GREEN), (1, ORANGE)],
     ),

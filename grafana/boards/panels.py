@@ -16,6 +16,14 @@ from boards.spec import Link, Query, Spot
 
 SOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 INSTANT = ("stat", "table")
+WIDTHS = {
+    "Rank": 70, "Role": 90, "Kind": 120, "Costs": 80, "Since": 170, "Wait for it": 100, "Severity": 90, "Scope": 80,
+    "Link": 130, "Cause": 150, "Team": 110, "Judged": 170, "Decided": 170, "Local rank": 90, "Restart": 80, "Seen": 60,
+    "State": 110, "Slower by": 100, "Findings": 90, "Workers": 90, "Now": 80, "Reference": 100, "Component": 110,
+    "Median": 90, "MAD": 90, "Iteration": 110, "Baseline": 110, "GPU hours lost": 130, "Last judged": 130,
+    "Schema": 90, "Version": 120, "Localizers": 110, "PCI": 130, "Network card": 120,
+}  # fmt: skip
+"""Pixels of columns that are narrow or would be cut; the others share what is left."""
 STATE = "State"
 """Column of a table whose numbers are words."""
 
@@ -65,6 +73,7 @@ def _stat(spot: Spot) -> Any:
     whose = any("{{" in query.legend for query in spot.queries)
     text = common.BigValueTextMode.VALUE_AND_NAME if whose else common.BigValueTextMode.VALUE
     made.text_mode(common.BigValueTextMode.NAME if spot.named else text)
+    made.color_scheme(board_builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
     return made.color_mode(common.BigValueColorMode.BACKGROUND if spot.steps else common.BigValueColorMode.NONE)
 
 
@@ -116,8 +125,9 @@ def _table(spot: Spot) -> Any:
     # What is missing in one row is no reason for the whole table.
     made.override_by_regexp(".*", [_property("noValue", "-")])
     # A unit on the whole panel would format ranks, which look like numbers.
-    for column in dict.fromkeys([*spot.units, *spot.links]):
-        made.override_by_name(column, list(_properties(spot, column)))
+    for column in spot.columns.values():
+        if properties := list(_properties(spot, column)):
+            made.override_by_name(column, properties)
     return made
 
 
@@ -127,6 +137,8 @@ def _properties(spot: Spot, column: str) -> Iterator[Any]:
     if column in spot.links:
         link = spot.links[column]
         yield _property("links", [{"title": link.title, "url": link.url(), "targetBlank": False}])
+    if column in WIDTHS:
+        yield _property("custom.width", WIDTHS[column])
     if column == STATE and spot.states:
         yield _property("mappings", [_words(spot)])
         yield _property("custom.cellOptions", {"type": "color-text"})

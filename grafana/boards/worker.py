@@ -15,6 +15,7 @@ SHARE = "percentunit"
 GPU = 'device=~"$gpu", device!=""'
 NODE = 'instance=~"$node(:[0-9]+)?"'
 CARD = f'{NODE}, device=~"$nic"'
+NOT_TOLD = "No window in the time range, or the kernel does not tell"
 HEAT = "throttle_(hw_slowdown|hw_thermal|hw_power_brake|sw_thermal|sw_power_cap)"
 TO_FUNCTION = Link(
     "Open the function", FUNCTION, ("team", "training_job"), {"function": "${__data.fields.Function:percentencode}"}
@@ -135,12 +136,21 @@ WINDOW = (
             Query(f"max(eroica_window_throttled_ratio{{{RANK}}})", "throttled"),
             Query(f"max(eroica_window_run_delay_ratio{{{RANK}}})", "waits for a core"),
         ],
-        "No window in the time range, or the kernel does not tell",
+        NOT_TOLD, width=6,
     ),
     _lines(
-        "Page faults and disk", "Of the process in the window, a second.", "none",
-        [Query(f"max by (resource) (eroica_window_host_per_second{{{RANK}}})", "{{resource}}")],
-        "No window in the time range, or the kernel does not tell",
+        "Page faults", "Of the process in the window, a second.", "cps",
+        [Query(
+            f'max by (resource) (eroica_window_host_per_second{{{RANK}, resource=~".*_faults"}})', "{{resource}}"
+        )],
+        NOT_TOLD, width=6,
+    ),
+    _lines(
+        "Disk", "What the process reads and writes in the window.", "Bps",
+        [Query(
+            f'max by (resource) (eroica_window_host_per_second{{{RANK}, resource!~".*_faults"}})', "{{resource}}"
+        )],
+        NOT_TOLD, width=6,
     ),
     _lines(
         "Stopped and stood still", "Time in process state T in the window, and time for which the window itself held "
@@ -149,7 +159,7 @@ WINDOW = (
             Query(f"max(eroica_window_stopped_seconds{{{RANK}}})", "stopped"),
             Query(f"max(eroica_window_blocked_seconds{{{RANK}}})", "held up"),
         ],
-        p.NO_WINDOW,
+        p.NO_WINDOW, width=6,
     ),
 )  # fmt: skip
 
@@ -178,7 +188,7 @@ AGENT = (
         [Query('max(hw_power_watts{hw_id=~"$gpu"})', "draws")], p.NO_AGENT,
     ),
     _lines(
-        "GPU: errors", "Errors found in its memory and on its bus, a second.", "ops",
+        "GPU: errors", "Errors found in its memory and on its bus, a second.", "cps",
         [Query(
             'max by (error_type) (rate(hw_errors_total{hw_id=~"$gpu", hw_type="gpu"}[$__rate_interval]))',
             "{{error_type}}",
@@ -189,7 +199,7 @@ AGENT = (
         "Network: use of the node's links", "Share of what the link can, sent and received, mean of the latest 10 s, "
         "by the node agent.", SHARE,
         [Query(
-            'max by (device, resource) (eroica_hardware_resource_ratio{host=~"$node", resource=~"(nic|rdma)_.*"})',
+            'max by (device, resource) (eroica_hardware_resource_ratio{host=~"$node", resource=~"(nic|rdma)_(tx|rx)"})',
             "{{device}} {{resource}}",
         )],
         p.NO_AGENT,
@@ -199,19 +209,19 @@ AGENT = (
 OTHERS = (
     _lines(
         "GPU: clock (DCGM)", "Clock of the streaming processors.", "rotmhz",
-        [Query('max(DCGM_FI_DEV_SM_CLOCK{UUID=~"$gpu"})', "clock")], p.NO_DCGM,
+        [Query('max(DCGM_FI_DEV_SM_CLOCK{UUID=~"$gpu"})', "clock")], p.NO_DCGM, width=6,
     ),
     _lines(
-        "GPU: temperature and power (DCGM)", "In degrees Celsius and in watts.", "none",
-        [
-            Query('max(DCGM_FI_DEV_GPU_TEMP{UUID=~"$gpu"})', "degrees Celsius"),
-            Query('max(DCGM_FI_DEV_POWER_USAGE{UUID=~"$gpu"})', "watts"),
-        ],
-        p.NO_DCGM,
+        "GPU: temperature (DCGM)", "At the chip.", "celsius",
+        [Query('max(DCGM_FI_DEV_GPU_TEMP{UUID=~"$gpu"})', "gpu")], p.NO_DCGM, width=6,
+    ),
+    _lines(
+        "GPU: power (DCGM)", "What it draws.", "watt",
+        [Query('max(DCGM_FI_DEV_POWER_USAGE{UUID=~"$gpu"})', "draws")], p.NO_DCGM, width=6,
     ),
     _lines(
         "GPU: latest XID (DCGM)", "Number of the latest error that the driver reported; 0 is none.", "none",
-        [Query('max(DCGM_FI_DEV_XID_ERRORS{UUID=~"$gpu"})', "XID")], p.NO_DCGM,
+        [Query('max(DCGM_FI_DEV_XID_ERRORS{UUID=~"$gpu"})', "XID")], p.NO_DCGM, width=6,
     ),
     _lines(
         "Node: waiting (node_exporter)", "Share of the time in which some process of the node waits for a core, for "
@@ -223,7 +233,7 @@ OTHERS = (
         p.NO_NODE,
     ),
     _lines(
-        "Node: cores that throttle (node_exporter)", "How often a second cores throttle for heat.", "ops",
+        "Node: cores that throttle (node_exporter)", "How often a second cores throttle for heat.", "cps",
         [Query(f"sum(rate(node_cpu_core_throttles_total{{{NODE}}}[$__rate_interval]))", "throttles")], p.NO_NODE,
     ),
     _lines(

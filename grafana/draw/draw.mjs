@@ -11,18 +11,22 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 // Their builds for bundlers break on packages with default exports.
 const common = {
   name: 'common',
-  setup: ({ onResolve }) => {
+  setup: ({ onLoad, onResolve }) => {
+    // The editor is of no use here, and large.
+    onResolve({ filter: /^monaco-editor|^react-monaco-editor/ }, ({ path }) => ({ path, namespace: 'nothing' }));
+    onLoad({ filter: /.*/, namespace: 'nothing' }, () => ({ contents: 'module.exports = {}' }));
     onResolve({ filter: /^@grafana\/(ui|data|schema)$/ }, ({ path }) => ({ path: `${here}/node_modules/${path}/dist/cjs/index.cjs` }));
   },
 };
 const built = await build({
-  entryPoints: [`${here}/main.jsx`], bundle: true, write: false, format: 'esm', jsx: 'transform', plugins: [common],
+  absWorkingDir: here, entryPoints: [`${here}/main.jsx`], bundle: true, write: false, outdir: 'out', format: 'esm', jsx: 'transform', plugins: [common],
   alias: { 'react-router-dom-v5-compat': 'react-router-dom' }, target: 'es2022', logLevel: 'error',
   define: { 'process.env.NODE_ENV': '"production"', 'process.env': '{}', global: 'globalThis' },
   loader: { '.svg': 'text', '.woff': 'empty', '.woff2': 'empty', '.ttf': 'empty', '.png': 'empty' },
 });
-const script = built.outputFiles.find((file) => !file.path.endsWith('.css')).text;
-const PAGE = '<!doctype html><meta charset="utf-8"><body><div id="root"></div><script type="module" src="/main.js"></script>';
+const [script, styles] = ['.js', '.css'].map((end) => built.outputFiles.find((file) => file.path.endsWith(end)).text);
+const PAGE = `<!doctype html><meta charset="utf-8"><style>${styles}</style><body><div id="root"></div>
+  <script type="module" src="/main.js"></script>`;
 
 const server = createServer(async (question, answer) => {
   if (question.url.startsWith('/prom/')) {

@@ -3,9 +3,9 @@ import { FieldType, standardTransformers, standardTransformersRegistry, toDataFr
 import { firstValueFrom } from 'rxjs';
 
 standardTransformersRegistry.setInit(() =>
-  Object.values(standardTransformers)
-    .filter((one) => one.id && one.operator)
-    .map((one) => ({ id: one.id, name: one.name, transformation: one }))
+  [standardTransformers.mergeTransformer, standardTransformers.organizeFieldsTransformer].map((one) => ({
+    id: one.id, name: one.name, transformation: () => Promise.resolve(one),
+  }))
 );
 
 // Variables as Grafana writes them into a query; what is chosen comes from the address.

@@ -1,6 +1,6 @@
 // A dashboard's JSON and a Prometheus -> the dashboard, by the components of @grafana/ui.
 import {
-  applyFieldOverrides, createTheme, dateTime, FieldConfigOptionsRegistry, getDisplayProcessor, getFieldDisplayValues,
+  applyFieldOverrides, createTheme, dateTime, EventBusSrv, FieldConfigOptionsRegistry, getDisplayProcessor, getFieldDisplayValues,
   ThemeContext,
 } from '@grafana/data';
 import { BigValue, GlobalStyles, PanelChrome, PanelContextProvider, Table, TimeSeries } from '@grafana/ui';
@@ -21,7 +21,7 @@ const plain = (id, isCustom = false) => ({
 });
 const registry = new FieldConfigOptionsRegistry(() => [
   ...['unit', 'min', 'max', 'decimals', 'color', 'thresholds', 'mappings', 'displayName', 'noValue', 'links'].map((id) => plain(id)),
-  plain('custom.cellOptions', true),
+  plain('custom.cellOptions', true), plain('custom.width', true),
 ]);
 const LINE = { drawStyle: 'line', lineInterpolation: 'linear', barAlignment: 0, pointSize: 5, spanNulls: false,
   axisPlacement: 'auto', scaleDistribution: { type: 'linear' }, hideFrom: { legend: false, tooltip: false, viz: false } };
@@ -29,13 +29,15 @@ const LINE = { drawStyle: 'line', lineInterpolation: 'linear', barAlignment: 0, 
 function shown(panel, frames) {
   const { defaults, overrides } = panel.fieldConfig;
   const custom = panel.type === 'timeseries' ? { ...LINE, ...defaults.custom } : { ...defaults.custom };
-  const config = { defaults: { color: { mode: 'palette-classic' }, ...defaults, custom }, overrides };
+  const mode = panel.type === 'stat' ? 'thresholds' : 'palette-classic';
+  const config = { defaults: { color: { mode }, ...defaults, custom }, overrides };
   const data = applyFieldOverrides({
     data: frames, fieldConfig: config, replaceVariables: (text) => filledIn(text, given.chosen), theme, timeZone: 'utc',
     fieldConfigRegistry: registry,
   });
   for (const frame of data) {
     for (const field of frame.fields) {
+      field.config.custom = { ...custom, ...field.config.custom };
       field.display ??= getDisplayProcessor({ field, theme, timeZone: 'utc' });
     }
   }
@@ -70,7 +72,7 @@ function Drawn({ panel, data, width, height }) {
   if (panel.type === 'timeseries') {
     const time = { from: dateTime(range.begin * 1000), to: dateTime(range.end * 1000) };
     return (
-      <PanelContextProvider value={{ eventsScope: 'g', eventBus: { publish() {}, getStream: () => ({ subscribe: () => ({ unsubscribe() {} }) }) } }}>
+      <PanelContextProvider value={{ eventsScope: 'global', eventBus: new EventBusSrv() }}>
         <TimeSeries frames={data} width={width} height={height} timeZone="utc" legend={panel.options.legend}
           timeRange={{ ...time, raw: time }} />
       </PanelContextProvider>
