@@ -32,6 +32,7 @@ class Asked:
         instant: Whether it is asked at one time, not over a range.
         legend: Names of the labels that its legend shows.
         table: Names of the labels that are columns.
+        points: Values of one series that Grafana asks for.
     """
 
     board: str
@@ -41,6 +42,7 @@ class Asked:
     instant: bool
     legend: frozenset[str]
     table: frozenset[str] = frozenset()
+    points: int = 240
 
     def __str__(self) -> str:
         return f"{self.board}: {self.panel} {self.letter}"
@@ -92,7 +94,8 @@ def _asked(uid: str, panel: Mapping[str, Any], target: Mapping[str, Any]) -> Ask
     legend = frozenset(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
     columns = columns_of(panel) if panel["type"] == "table" else {}
     table = frozenset(name for name in columns if not name.startswith("Value"))
-    return Asked(uid, panel["title"], target["refId"], target["expr"], target.get("instant", False), legend, table)
+    return Asked(uid, panel["title"], target["refId"], target["expr"], target.get("instant", False), legend, table,
+                 panel.get("maxDataPoints", 240))  # fmt: skip
 
 
 def filled_in(query: str, **chosen: str) -> str:

@@ -32,10 +32,9 @@ FACTS = (
         [Query(f"max(eroica_localizer_duration_seconds{{{p.ANY}}})", "longest")], p.NO_VERDICT,
     ),
     Spot(
-        "stat", "Series of a worker", "Mean over the workers of the jobs chosen; the budget is 320.", (4, 4), "none",
+        "stat", "Series of a worker", "Rank 0 of the jobs chosen, the largest; the budget is 320.", (4, 4), "none",
         [Query(
-            f'count({{__name__=~"eroica_.+", rank!="", {p.ANY}}})'
-            f" / count(max by (training_job, team, rank) (eroica_world_size{{{p.ANY}}}))", "series",
+            f'max(count by (training_job, team) ({{__name__=~"eroica_.+", rank="0", {p.ANY}}}))', "series",
         )],
         p.NO_JOB, [(0, GREEN), (320, RED)],
     ),

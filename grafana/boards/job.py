@@ -65,8 +65,8 @@ FACTS = (
         p.HEALTHY,
         columns={
             "rank": "Rank", "host": "Host", "role": "Role", "function": "Function", "cause": "Cause", "A": "Costs",
-            "B": "Since", "C": "Wait for it", "severity": "Severity", "advice": "What to do", "scope": "Scope",
-            "link": "Link",
+            "B": "Since", "C": "Wait for it", "severity": "Severity", "scope": "Scope", "link": "Link",
+            "advice": "What to do",
         },
         hidden=("function_id", "training_job", "team"),
         units={"Costs": "percentunit", "Since": "dateTimeAsIso", "Wait for it": "none"},
@@ -77,13 +77,16 @@ FACTS = (
 TIME = (
     Spot(
         "timeseries", "Iteration time over the ranks", "Fastest, median and slowest worker, and the baseline. A "
-        "synchronous job is slow on all workers at once, so this shows when, not who.", (12, 8), "s",
+        "synchronous job is slow on all workers at once, so this shows when, not who. All roles and hosts.", (12, 8),
+        "s",
         [
-            Query(f"min({RECENT})", "fastest"), Query(f"quantile(0.5, {RECENT})", "median"),
-            Query(f"max({RECENT})", "slowest"),
-            Query(f"quantile(0.5, {BASELINE})", "baseline"),
+            Query(f"max(job:eroica_iteration_{what}{{{p.ONE}}})", word)
+            for what, word in (
+                ("recent_seconds:min", "fastest"), ("recent_seconds:median", "median"),
+                ("recent_seconds:max", "slowest"), ("baseline_seconds:median", "baseline"),
+            )
         ],
-        p.NO_LEARNED,
+        p.NO_RULES,
     ),
     Spot(
         "heatmap", "Ranks by iteration time", "How many workers take how long, as a multiple of their own baseline in "

@@ -81,8 +81,8 @@ TABLES = (
         [Query(p.advised(OPEN)), Query(f"1000 * min_over_time(timestamp({OPEN})[$__range:])")], p.HEALTHY,
         columns={
             "training_job": "Job", "team": "Team", "rank": "Rank", "host": "Host", "function": "Function",
-            "cause": "Cause", "A": "Costs", "B": "Since", "severity": "Severity", "advice": "What to do",
-            "scope": "Scope", "link": "Link",
+            "cause": "Cause", "A": "Costs", "B": "Since", "severity": "Severity", "scope": "Scope",
+            "link": "Link", "advice": "What to do",
         },
         hidden=("function_id", "role"), units={"Costs": "percentunit", "Since": "dateTimeAsIso"},
         links={"Job": TO_JOB, "Rank": TO_RANK},

@@ -108,6 +108,8 @@ def _heatmap(spot: Spot) -> Any:
     axis = heatmap.YAxisConfig().axis_label(spot.axis).axis_placement(common.AxisPlacement.LEFT)
     rows = heatmap.RowsHeatmapOptions().layout(common.HeatmapCellLayout.GE).value("workers")
     made = heatmap.Panel().calculate(False).color(colour.fill("dark-orange").exponent(0.5)).y_axis(axis)
+    # Counting thousands of ranks for each pixel would take seconds.
+    made.max_data_points(60)
     made.rows_frame(rows).cell_values(heatmap.CellValues().unit(spot.unit)).cell_gap(1).show_legend()
     return made.mode(common.TooltipDisplayMode.SINGLE).show_y_histogram()
 
