@@ -45,7 +45,7 @@ def _heat(component: str, series: str, steps: int, word: str) -> Spot:
     each = f"max by (rank) ({series}{{{SOME}}})"
     return Spot(
         "heatmap", f"Ranks by {component}", f"How many workers have which {word}, in steps of {1 / steps:g}, while a "
-        "window is shown.", (12, 9), "none",
+        "window is shown. Steps with nobody are left out.", (12, 9), "none",
         [Query(f'count_values("share", clamp(floor({each} * {steps}) / {steps}, 0, 1))', "{{share}}")], p.NO_WINDOW,
         axis=word,
     )  # fmt: skip

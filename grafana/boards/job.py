@@ -59,7 +59,7 @@ FACTS = (
         "that it costs, first sight of it in the time range, workers that wait for it, and what to do. Rank and host "
         "are empty where all workers or a link are the cause.", (24, 7), "string",
         [
-            Query(p.advised(OPEN)), Query(f"1000 * min_over_time(timestamp({OPEN})[$__range:])"),
+            Query(p.advised(OPEN)), Query(p.since(p.ONE)),
             Query(f"max by (training_job, team, function_id, cause) (eroica_anomaly_victims{{{p.ONE}}})"),
         ],
         p.HEALTHY,
@@ -90,7 +90,8 @@ TIME = (
     ),
     Spot(
         "heatmap", "Ranks by iteration time", "How many workers take how long, as a multiple of their own baseline in "
-        "steps of 5 %; 1 is the baseline or less, 5 is five times it or more.", (12, 8), "none",
+        "steps of 5 %; 1 is the baseline or less, 5 is five times it or more. Steps with nobody are left out.", (12, 8),
+        "none",
         [Query(f'count_values("times", clamp(floor((1 + max by (rank) ({RISE})) * 20) / 20, 1, 5))', "{{times}}")],
         p.NO_LEARNED, axis="times the baseline",
     ),
@@ -105,7 +106,8 @@ TIME = (
     ),
     Spot(
         "heatmap", "Ranks by waiting for input", "How many workers spend which share of their time inside next() of "
-        "their input, in steps of 0.05.", (12, 8), "none",
+        "their input, in steps of 0.05. Steps with nobody are left out.", (12, 8),
+        "none",
         [Query(f'count_values("share", clamp(floor(max by (rank) ({WAIT}) * 20) / 20, 0, 1))', "{{share}}")], p.NO_JOB,
         axis="share of the time",
     ),
@@ -157,12 +159,12 @@ WINDOWS = (
         p.NO_WINDOW,
     ),
     Spot(
-        "table", "Windows", "By reason: when the latest was decided, and in the time range how many each worker sent "
-        "and how many failed, over all workers.", (24, 6), "string",
+        "table", "Windows", "By reason: when the latest was decided, how many each worker has sent since it started, "
+        "and how many have failed, over all workers.", (24, 6), "string",
         [
             Query("1000 * " + p.seen("eroica_window_id", p.ONE, "reason")),
-            Query(f'round(max by (reason) (increase(eroica_windows_total{{{p.ONE}, outcome="sent"}}[$__range])))'),
-            Query(f'round(sum by (reason) (increase(eroica_windows_total{{{p.ONE}, outcome="failed"}}[$__range])))'),
+            Query(f'max by (reason) (eroica_windows_total{{{p.ONE}, outcome="sent"}})'),
+            Query(f'sum by (reason) (eroica_windows_total{{{p.ONE}, outcome="failed"}})'),
         ],
         p.NO_WINDOW,
         columns={"reason": "Reason", "A": "Decided", "B": "Sent", "C": "Failed"},

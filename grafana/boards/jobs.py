@@ -78,7 +78,7 @@ TABLES = (
         "table", "Who slows which job", "One row for each culprit: worker, function, cause, share of each iteration "
         "that it costs, first sight of it in the time range, and what to do. Rank and host are empty where all workers "
         "or a link are the cause.", (24, 8), "string",
-        [Query(p.advised(OPEN)), Query(f"1000 * min_over_time(timestamp({OPEN})[$__range:])")], p.HEALTHY,
+        [Query(p.advised(OPEN)), Query(p.since(p.ANY))], p.HEALTHY,
         columns={
             "training_job": "Job", "team": "Team", "rank": "Rank", "host": "Host", "function": "Function",
             "cause": "Cause", "A": "Costs", "B": "Since", "severity": "Severity", "scope": "Scope",

@@ -123,7 +123,9 @@ def _table(spot: Spot) -> Any:
     made = table.Panel()
     made.with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
     made.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=organize))
-    made.sort_by([common_builders.TableSortByFieldState().display_name(spot.columns["A"]).desc(True)])
+    least_first = spot.queries[0].expr.startswith("bottomk")
+    by = common_builders.TableSortByFieldState().display_name(spot.columns["A"])
+    made.sort_by([by.desc(not least_first)])
     # What is missing in one row is no reason for the whole table.
     made.override_by_regexp(".*", [_property("noValue", "-")])
     # A unit on the whole panel would format ranks, which look like numbers.

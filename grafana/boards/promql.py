@@ -38,6 +38,13 @@ def open_findings(jobs: str, severity: str = "warning|critical") -> str:
     return f'{FINDINGS} (eroica_anomaly_impact_ratio{{{jobs}, severity=~"{severity}"}})'
 
 
+def since(jobs: str) -> str:
+    """Return when each open finding was first seen in the time range, whatever its severity was, in ms."""
+    series = f'eroica_anomaly_impact_ratio{{{jobs}, severity=~"warning|critical"}}'
+    found = f"{FINDINGS.replace('severity, ', '')} ({series})"
+    return f"1000 * min_over_time(timestamp({found})[$__range:]) and {found}"
+
+
 def once(by: str, jobs: str) -> str:
     """Return findings in the minute in which they began."""
     now = f'{by} (eroica_anomaly_impact_ratio{{{jobs}, severity=~"warning|critical"}})'

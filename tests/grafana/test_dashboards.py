@@ -2,7 +2,8 @@
 
 Rules of the dashboard linter that are left out, and why: variables and matchers for ``job`` and ``instance`` (these are
 labels of the scrape, and our series carry the job as ``training_job``); of counters, the range of the panel is allowed
-beside its rate interval (what happened in the time range).
+beside its rate interval (what happened in the time range), and one table shows what has happened since the start, since
+increase() does not see a series that begins with 1.
 """
 
 from __future__ import annotations
@@ -206,6 +207,8 @@ def test_a_query_is_promql_about_the_chosen_jobs_and_series_that_exist(asked: As
 
 @pytest.mark.parametrize("asked", all_queries(), ids=str)
 def test_counters_are_only_seen_through_rates(asked: Asked) -> None:
+    if (asked.board, asked.panel) == ("eroica-job", "Windows"):
+        return
     for name in re.findall(r"(?<![:\w])((?:eroica|hw|node)_\w+(?:_total|_sum|_count))\b", asked.expr):
         seen = rf"(rate|increase)\({name}(\{{[^}}]*\}})?\[\$__(rate_interval|range)\]\)"
         assert re.search(seen, asked.expr), name
