@@ -57,13 +57,6 @@ def advised(found: str) -> str:
     return f"({found} * on (cause) group_left (advice) {advice}) or ({found} unless on (cause) {advice})"
 
 
-def mean_period(matchers: str, by: str) -> str:
-    """Return the mean time of an iteration."""
-    series = "eroica_iteration_period_seconds"
-    sums = f"sum by ({by}) (rate({series}_sum{{{matchers}}}[$__rate_interval]))"
-    return f"{sums} / (sum by ({by}) (rate({series}_count{{{matchers}}}[$__rate_interval])) > 0)"
-
-
 def seen(series: str, matchers: str, by: str) -> str:
     """Return the latest value in the time range, also of what is only shown for minutes after a window."""
     return f"max by ({by}) (last_over_time({series}{{{matchers}}}[$__range]))"

@@ -58,6 +58,7 @@ class Spot:
         links: By column; of other panels under "".
         states: Word and colour by value.
         axis: What the y axis of a heat map is.
+        named: True where a stat shows the name of its series, not the value.
     """
 
     kind: str
