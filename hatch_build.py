@@ -6,7 +6,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-WANTED = ("grafana/dashboards", "alerts/rules", "alerts/alertmanager.example.yml")
+WANTED = ("grafana/dashboards", "grafana/provisioning", "alerts/rules", "alerts/alertmanager.example.yml")
 ASSETS = {path: f"eroica_otel/_assets/{path}" for path in WANTED}
 
 

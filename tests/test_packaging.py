@@ -111,7 +111,12 @@ def test_the_wheel_holds_two_packages_and_the_data_and_nothing_else(wheel: Path)
         names = set(archive.namelist())
     expected = tracked("eroica_otel")
     expected |= {name.removeprefix("exporters/") for name in tracked("exporters/eroica_hardware")}
-    data = tracked("grafana/dashboards") | tracked("alerts/rules") | {"alerts/alertmanager.example.yml"}
+    data = (
+        tracked("grafana/dashboards")
+        | tracked("grafana/provisioning")
+        | tracked("alerts/rules")
+        | {"alerts/alertmanager.example.yml"}
+    )
     expected |= {f"eroica_otel/_assets/{name}" for name in data}
     expected |= {f"{STEM}.dist-info/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")}
     expected |= {f"{STEM}.dist-info/licenses/{name}" for name in ("LICENSE", "NOTICE")}
@@ -160,7 +165,6 @@ def test_the_extras_add_what_they_are_named_after(metadata: Message) -> None:
     extras = {
         "torch": {"torch"},
         "hardware": {"nvidia-ml-py"},
-        "grafana": {"grafana-client"},
         "fast": {"isal"},
         "zero-code": {"opentelemetry-distro"},
     }

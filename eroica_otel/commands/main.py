@@ -58,6 +58,10 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             "put names back:        eroica-otel unredact report.json",
             "0 every token has its name, 2 wrong usage, 3 some are unknown, or a failure",
         ),
+        "grafana": Command(
+            "set up dashboards:     eroica-otel grafana push",
+            "0 done, 2 wrong usage, 3 refused, or a dashboard was left as it is",
+        ),
         "demo": Command("see it work:           eroica-otel demo", "0 the right verdict, 2 wrong usage, 3 failure"),
     }
 )

@@ -1,0 +1,222 @@
+"""Takes an address and credentials, gives the questions to a Grafana that a push asks; each failure is one line.
+
+The standard library's HTTP serves: grafana-client, as of 5.1, brings a fork of urllib3 that puts itself in the place of
+urllib3 in the whole environment, and this one is that of a training. Only the given address is asked: redirects are not
+followed, so that the token never reaches another host, and no proxy variables are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from eroica_otel import __version__
+from eroica_otel.boards.board import Board, Held
+from eroica_otel.errors import ConfigError, DeliveryError, one_line
+
+_ANSWER_BYTES = 64 * 2**20
+
+
+class NotFound(DeliveryError):
+    """What was asked for does not exist, or nobody may know that it does (404)."""
+
+
+class Forbidden(DeliveryError):
+    """The token has not the right (403)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a Grafana is and who asks it.
+
+    Attributes:
+        url: Its address, with the path where it is served below one; may hold user and password.
+        token: Token of a service account; "" where user and password are given.
+        ca: PEM file with the authority that signed its certificate; "" trusts the usual ones.
+        timeout_seconds: Longest time for one question.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    ca: str = ""
+    timeout_seconds: float = 30.0
+
+
+class Grafana:
+    """Asks one Grafana.
+
+    Attributes:
+        url: Its address without user and password, for people.
+    """
+
+    def __init__(self, access: Access) -> None:
+        """Prepare; nothing is asked yet.
+
+        Raises:
+            ConfigError: the authority of the certificate cannot be loaded.
+        """
+        parts = urlsplit(access.url)
+        self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+        self._timeout = access.timeout_seconds
+        self._authorization = f"Bearer {access.token}"
+        if parts.username and not access.token:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        secure = urllib.request.HTTPSHandler(context=_context(access.ca))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects, secure)
+
+    def version(self) -> str:
+        """Return its version; "" where it does not say."""
+        try:
+            return str(self._ask("say its version", "GET", "/health").get("version", ""))
+        except (NotFound, Forbidden):
+            return ""
+
+    def folder(self, uid: str) -> str | None:
+        """Return the title of a folder; None where there is none of that uid."""
+        try:
+            return str(self._ask("read folders", "GET", f"/folders/{uid}").get("title", ""))
+        except NotFound:
+            return None
+
+    def folders(self) -> dict[str, str]:
+        """Return the folders at the top, uid -> title."""
+        found = self._ask("read folders", "GET", "/folders", kind=list)
+        return {str(each.get("uid")): str(each.get("title")) for each in found}
+
+    def create_folder(self, uid: str, title: str) -> None:
+        """Make a folder at the top."""
+        self._ask("create folders", "POST", "/folders", {"uid": uid, "title": title})
+
+    def board(self, uid: str) -> Held | None:
+        """Return a dashboard and who wrote it last; None where there is none."""
+        try:
+            found = self._ask("read dashboards", "GET", f"/dashboards/uid/{uid}")
+        except NotFound:
+            return None
+        meta = found.get("meta") or {}
+        last = self._last_version(uid)
+        writer = " on ".join(str(last[key])[:19] for key in ("createdBy", "created") if last.get(key))
+        return Held(
+            found.get("dashboard") or {},
+            str(meta.get("folderUid") or ""),
+            bool(meta.get("provisioned")),
+            str(last.get("message") or ""),
+            writer,
+        )
+
+    def _last_version(self, uid: str) -> Mapping[str, Any]:
+        path = f"/dashboards/uid/{uid}/versions?limit=1"
+        try:
+            found = self._ask("read version histories", "GET", path, kind=(list, dict))
+        except NotFound:
+            return {}
+        versions = found.get("versions") if isinstance(found, dict) else found  # which of the two goes by its release
+        return max(versions or [{}], key=lambda each: each.get("version", 0))
+
+    def save_board(self, board: Board, held: Held | None, folder_uid: str, *, force: bool) -> None:
+        """Write a dashboard, over what is held unless somebody changed that in between (``force``: even then)."""
+        # Given the version that was judged, Grafana refuses (412) where there is a newer one.
+        own = {key: held.model[key] for key in ("id", "version") if key in held.model} if held else {"id": None}
+        body = {
+            "dashboard": {**board.model, **own},
+            "folderUid": held.folder_uid if held else folder_uid,
+            "message": board.message,
+            "overwrite": force,
+        }
+        self._ask("write dashboards", "POST", "/dashboards/db", body)
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return all data sources."""
+        return list(self._ask("read data sources", "GET", "/datasources", kind=list))
+
+    def create_source(self, source: Mapping[str, Any]) -> None:
+        """Make a data source."""
+        self._ask("create data sources", "POST", "/datasources", source)
+
+    def update_source(self, source: Mapping[str, Any]) -> None:
+        """Write a data source over the one of the same uid."""
+        self._ask("write data sources", "PUT", f"/datasources/uid/{source['uid']}", source)
+
+    def _ask(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        kind: type | tuple[type, ...] = dict,
+    ) -> Any:
+        request = urllib.request.Request(f"{self.url}/api{path}", method=method)
+        request.add_header("Authorization", self._authorization)
+        request.add_header("Accept", "application/json")
+        request.add_header("User-Agent", f"eroica-otel/{__version__}")
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+            request.data = json.dumps(body).encode()
+        try:
+            with self._opener.open(request, timeout=self._timeout) as answer:
+                found = json.loads(answer.read(_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(doing, error.code, _said(error)) from error
+        except json.JSONDecodeError:
+            found = None
+        except (OSError, ValueError) as error:  # also a certificate that is not trusted, and half an answer
+            raise self._unreached(error) from error
+        if not isinstance(found, kind):
+            raise ConfigError(f"--url {self.url} answers, but not as a Grafana does; give the address of a Grafana")
+        return found
+
+    def _unreached(self, error: Exception) -> DeliveryError:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, ssl.SSLError):
+            how = "give the authority of its certificate by --ca, or http:// where it has none"
+            why = getattr(reason, "verify_message", "") or str(reason.reason or reason)
+            return DeliveryError(f"no TLS with Grafana at {self.url}: {one_line(why)}; {how}")
+        why = (isinstance(reason, OSError) and reason.strerror) or str(reason)
+        return DeliveryError(f"Grafana at {self.url} cannot be asked: {one_line(why)}; start it or correct --url")
+
+    def _refused(self, doing: str, status: int, said: str) -> ConfigError | DeliveryError:
+        at = f"Grafana at {self.url}"
+        if 300 <= status < 400:
+            return ConfigError(f"--url {self.url} redirects to another address; give that one")
+        if status == 401:
+            how = "give a valid token of a service account by --token-file or GRAFANA_TOKEN"
+            return DeliveryError(f"{at} refuses the credentials (401: {said}); {how}")
+        if status == 403:
+            how = "give its service account the role Editor, for data sources Admin"
+            return Forbidden(f"{at} does not let this token {doing} (403: {said}); {how}")
+        if status == 404:
+            return NotFound(f"{at} does not know what is needed to {doing} (404: {said}); correct --url")
+        if status in (409, 412):
+            how = "look there, then run it again, or give other names by --folder and --folder-uid"
+            return DeliveryError(f"{at} has something else in place and does not {doing} ({status}: {said}); {how}")
+        return DeliveryError(f"{at} could not {doing} ({status}: {said}); its log says more")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing: the answer becomes an HTTPError."""
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    body = error.read(65536)
+    try:
+        return one_line(str(json.loads(body)["message"]))
+    except (ValueError, LookupError, TypeError):
+        return one_line(error.reason or "no reason given")
+
+
+def _context(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"--ca {ca} cannot be loaded: {error.strerror or error}; give a PEM file") from error
