@@ -51,7 +51,7 @@ _QUERIES = {
     "q_failed_windows": f'topk(8, max by (rank) (eroica_windows_total{{{_JOB}, outcome="failed"}}) > 0)',
     "q_failed_stages": f'topk(8, max by (stage) (eroica_failures_total{{{_JOB}, stage!="delivery"}}) > 0)',
     "q_localizer_stages": (
-        "sum by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0"
+        "max by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0"
     ),
     "q_advice": "max by (advice) (cause:eroica_advice:info{cause=%q})",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import promql_parser
 import pytest
 
 from alert_rules import ALERTS, CASES, FINDINGS, ROOT, RULES, alerts, all_rules, generator, read, run
+from eroica_hardware import names as agent
 from eroica_otel import names
+from eroica_otel.export import budget
 from eroica_otel.localize import hang as hang_verdicts
+from eroica_otel.localize.policy import Policy
 
 ALLOWED = {"training_job", "team", "rank", "host", "role", "severity", "domain"}
 HISTOGRAM_PARTS = ("_sum", "_count", "_bucket")
@@ -43,6 +47,51 @@ def test_every_alert_has_a_case_in_which_it_is_silent_and_one_in_which_it_fires(
                 (fires if step.get("exp_alerts") else silent).add(step["alertname"])
     assert fires == set(alerts())
     assert silent == set(alerts()) - {"EroicaDeadMan"}, "the dead man is never silent"
+
+
+def test_every_alert_has_a_case_in_which_it_ends() -> None:
+    ended: set[str] = set()
+    for case in CASES:
+        for test in read(case)["tests"]:
+            fired: set[str] = set()
+            for step in test.get("alert_rule_test", ()):
+                name = step["alertname"]
+                if step.get("exp_alerts"):
+                    fired.add(name)
+                elif name in fired:
+                    ended.add(name)
+    assert ended == set(alerts()) - {"EroicaDeadMan"}, "the dead man never ends"
+
+
+OF_LOCALIZER = re.compile("|".join(metric.name for metric in names.ALL if metric.component == names.LOCALIZER))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_two_localizers_that_say_the_same_give_the_same_alerts(case: Path, tmp_path: Path) -> None:
+    given = read(case)
+    given["rule_files"] = [str(path) for path in RULES]
+    doubled = 0
+    for test in given["tests"]:
+        test.pop("promql_expr_test", None)
+        for series in list(test["input_series"]):
+            if OF_LOCALIZER.match(series["series"]):
+                again = series["series"].replace("{", '{second="localizer", ', 1)
+                test["input_series"].append(series | {"series": again})
+                doubled += 1
+    assert doubled or case.name == "budget.test.yml", "no series of the localizer in it"
+    (tmp_path / "doubled.yml").write_text(json.dumps(given))
+    assert "SUCCESS" in run("promtool", "test", "rules", tmp_path / "doubled.yml")
+
+
+def test_the_budget_in_the_rules_is_the_workers_own() -> None:
+    most = (budget.MOST_SERIES - budget.STANDING_SERIES) // len(names.PATTERN_SERIES)
+    assert f"> {most}" in alerts()["EroicaSeriesBudgetExceeded"]["expr"]
+
+
+def test_a_threshold_that_a_rule_asks_for_is_published() -> None:
+    asked = {found for rule in all_rules() for found in re.findall(r'threshold="(\w+)"', rule["expr"])}
+    assert asked == {"throttle_ratio"}
+    assert asked <= set(Policy().thresholds())
 
 
 def test_every_alert_that_fires_in_a_case_carries_known_labels_only() -> None:
@@ -102,11 +151,12 @@ def _selectors(expression: str) -> set[str]:
 def test_rules_ask_for_series_that_exist() -> None:
     recorded = {rule["record"] for rule in all_rules() if "record" in rule}
     parts = {metric.name + part for metric in names.DURATIONS for part in HISTOGRAM_PARTS}
+    of_agent = {metric.name for metric in agent.ALL}
     for rule in all_rules():
         promql_parser.parse(rule["expr"])
         texts = [rule["expr"], *rule.get("annotations", {}).values()]
         asked = {name for text in texts for name in _selectors(text)} - {"eroica_otel"}
-        assert asked <= recorded | parts | set(names.BY_NAME), rule
+        assert asked <= recorded | parts | set(names.BY_NAME) | of_agent, rule
 
 
 def test_every_cause_has_advice() -> None:
@@ -134,7 +184,8 @@ def test_the_manifest_of_the_operator_holds_the_same_groups() -> None:
 def test_other_choices_reach_every_rule(tmp_path: Path) -> None:
     config = (ALERTS / "config.ini").read_text("utf-8")
     config = config.replace('jobs = training_job=~".+"', 'jobs = cluster="x"').replace("keep = 5m", "keep = 9m")
-    config = config.replace("localizer =", 'localizer = cluster="x"')
+    for whose in ("localizer", "agents"):
+        config = config.replace(f"{whose} =", f'{whose} = cluster="x"')
     (tmp_path / "mine.ini").write_text(config.replace("docs/runbook.md", "https://wiki/run"), "utf-8")
     assert generator().main(["--config", str(tmp_path / "mine.ini"), "--out", str(tmp_path)]) == 0
     run("promtool", "check", "rules", "--lint=all", "--lint-fatal", *sorted((tmp_path / "rules").glob("*.yml")))
