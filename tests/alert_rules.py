@@ -15,6 +15,8 @@ from loaded import module_of
 ROOT = Path(__file__).parents[1]
 ALERTS = ROOT / "alerts"
 RULES = sorted((ALERTS / "rules").glob("*.yml"))
+EXAMPLE = ALERTS / "alertmanager.example.yml"
+RECEIVERS = ALERTS / "receivers.example.yml"
 CASES = sorted((ROOT / "tests" / "alerts").glob("*.test.yml"))
 FINDINGS = (
     "EroicaWorkerSlowsJob",
@@ -48,6 +50,15 @@ def all_rules() -> list[dict[str, Any]]:
 def alerts() -> dict[str, dict[str, Any]]:
     """Return the alerting rules by name."""
     return {rule["alert"]: rule for rule in all_rules() if "alert" in rule}
+
+
+def with_mail_and_chat() -> dict[str, Any]:
+    """Return the Alertmanager example with the receivers by mail and chat in place of those of the same name."""
+    config, other = read(EXAMPLE), read(RECEIVERS)
+    instead = {each["name"]: each for each in other["receivers"]}
+    config["receivers"] = [instead.get(each["name"], each) for each in config["receivers"]]
+    config["templates"] = [str(ALERTS / name) for name in other["templates"]]
+    return dict(config)
 
 
 def generator() -> ModuleType:

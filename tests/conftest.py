@@ -24,6 +24,7 @@ BESIDE = (
     "test_control.py", "test_sources.py", "test_readers.py", "test_packaging.py", "test_remotewrite.py",
     "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py", "test_report_browser.py",
     "test_dashboards_live.py",
+    "test_routes.py",
 )  # fmt: skip
 """Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all our cgroups does not."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")
