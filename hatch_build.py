@@ -6,7 +6,10 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-WANTED = ("grafana/dashboards", "grafana/provisioning", "alerts/rules", "alerts/alertmanager.example.yml")
+WANTED = (
+    "grafana/dashboards", "grafana/provisioning", "alerts/rules", "alerts/alertmanager.example.yml",
+    "alerts/receivers.example.yml", "alerts/notifications.tmpl",
+)  # fmt: skip
 ASSETS = {path: f"eroica_otel/_assets/{path}" for path in WANTED}
 
 

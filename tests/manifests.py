@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "exporters" / "kubernetes"
-SCHEMAS = ("core.json.gz", "podmonitor.json.gz")
+SCHEMAS = ("core.json.gz", "deployment.json.gz", "podmonitor.json.gz", "prometheusrule.json.gz")
 NODE, POD = "node-7", "training"
 
 

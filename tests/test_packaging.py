@@ -35,6 +35,7 @@ SDIST_TOP = {
     "README.md",
     "alerts",
     "bench",
+    "deploy",
     "docs",
     "eroica_otel",
     "exporters",
@@ -115,7 +116,7 @@ def test_the_wheel_holds_two_packages_and_the_data_and_nothing_else(wheel: Path)
         tracked("grafana/dashboards")
         | tracked("grafana/provisioning")
         | tracked("alerts/rules")
-        | {"alerts/alertmanager.example.yml"}
+        | {f"alerts/{name}" for name in ("alertmanager.example.yml", "receivers.example.yml", "notifications.tmpl")}
     )
     expected |= {f"eroica_otel/_assets/{name}" for name in data}
     expected |= {f"{STEM}.dist-info/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")}

@@ -1,6 +1,5 @@
 """From the localizer's page through a real Prometheus and Alertmanager to mail, chat and webhook: who is told what.
 
-
 One stack for all routes. Prometheus scrapes each second and the rules have no patience, so that an end is seen too.
 """
 
