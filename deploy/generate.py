@@ -45,7 +45,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "kubernetes", help="folder (default: %(default)s)")
     parser.add_argument(
-        "--config", type=Path, default=ROOT / "alerts" / "config.ini", help="choices of the rules (default: %(default)s)"
+        "--config",
+        type=Path,
+        default=ROOT / "alerts" / "config.ini",
+        help="choices of the rules (default: %(default)s)",
     )
     parser.add_argument("--release", default="prometheus", help="label by which your Prometheus selects (%(default)s)")
     arguments = parser.parse_args(argv)
@@ -72,7 +75,12 @@ def _config_map(path: Path) -> str:
 
 
 def _kustomization(resources: list[str]) -> str:
-    lines = ["apiVersion: kustomize.config.k8s.io/v1beta1", "kind: Kustomization", "namespace: monitoring", "resources:"]
+    lines = [
+        "apiVersion: kustomize.config.k8s.io/v1beta1",
+        "kind: Kustomization",
+        "namespace: monitoring",
+        "resources:",
+    ]
     return "\n".join([*lines, *(f"  - {name}" for name in resources), ""])
 
 

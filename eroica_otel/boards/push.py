@@ -16,6 +16,7 @@ from eroica_otel.errors import ConfigError, DeliveryError
 
 OLDEST = (11, 6)
 """Grafana for which the dashboards are written."""
+FOLDER_UID, FOLDER_TITLE = "eroica", "EROICA"
 SOURCE_UID, SOURCE_NAME = "eroica-prometheus", "Prometheus (eroica)"
 _DONE = {boards.CREATE: "created", boards.UPDATE: "updated", boards.EDITED: "overwritten", boards.SAME: "unchanged"}
 _WOULD = _DONE | {key: f"would be {_DONE[key]}" for key in (boards.CREATE, boards.UPDATE, boards.EDITED)}
@@ -35,8 +36,8 @@ class Wish:
         force: True overwrites dashboards that were edited by hand.
     """
 
-    folder_uid: str = "eroica"
-    folder_title: str = "EROICA"
+    folder_uid: str = FOLDER_UID
+    folder_title: str = FOLDER_TITLE
     source_url: str = ""
     dry_run: bool = False
     force: bool = False

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from eroica_otel import assets
 from eroica_otel.boards import board as boards
 from eroica_otel.boards.api import Access, Grafana
-from eroica_otel.boards.push import Wish, push
+from eroica_otel.boards.push import FOLDER_TITLE, FOLDER_UID, Wish, push
 from eroica_otel.errors import ConfigError
 from eroica_otel.query.client import checked_url
 
@@ -38,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         f"(default: the variable {TOKEN})")  # fmt: skip
     parser.add_argument("--ca", metavar="FILE", default="", help="PEM file with the authority that signed its "
                         "certificate (default: the usual authorities)")  # fmt: skip
-    parser.add_argument("--folder", metavar="TITLE", default=Wish.folder_title, help="title of the folder, where it "
+    parser.add_argument("--folder", metavar="TITLE", default=FOLDER_TITLE, help="title of the folder, where it "
                         "has to be made (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--folder-uid", metavar="UID", default=Wish.folder_uid, help="folder for new dashboards "
+    parser.add_argument("--folder-uid", metavar="UID", default=FOLDER_UID, help="folder for new dashboards "
                         "(default: %(default)s)")  # fmt: skip
     parser.add_argument("--data-source-url", metavar="URL", default="", help="make a data source for the Prometheus "
                         "that Grafana reaches at this address (default: use those there are)")  # fmt: skip

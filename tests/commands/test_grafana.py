@@ -11,7 +11,7 @@ import yaml
 
 from eroica_otel import assets
 from eroica_otel.boards import board as boards
-from eroica_otel.boards.push import SOURCE_UID, Wish
+from eroica_otel.boards.push import FOLDER_TITLE, FOLDER_UID, SOURCE_UID
 from eroica_otel.commands.main import main
 from eroica_otel.errors import ConfigError
 from grafana_api import TOKEN, FakeGrafana
@@ -97,7 +97,7 @@ def _provisioned(name: str) -> dict[str, Any]:
 
 def test_what_is_provisioned_is_what_is_pushed() -> None:
     (provider,) = _provisioned("dashboards")["providers"]
-    assert (provider["folder"], provider["folderUid"]) == (Wish.folder_title, Wish.folder_uid)
+    assert (provider["folder"], provider["folderUid"]) == (FOLDER_TITLE, FOLDER_UID)
     assert (provider["type"], provider["allowUiUpdates"]) == ("file", False)
     (source,) = _provisioned("datasources")["datasources"]
     assert (source["uid"], source["type"]) == (SOURCE_UID, "prometheus")

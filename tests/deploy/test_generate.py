@@ -1,4 +1,4 @@
-"""The base for Kubernetes: every object fits its schema, and says what the files it follows from and the programs say."""
+"""The base for Kubernetes: every object fits its schema, and says what files and programs say that it follows from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 import eroica_otel
 from alert_rules import ALERTS, RULES, read
-from eroica_otel.boards.push import Wish
+from eroica_otel.boards.push import FOLDER_TITLE
 from eroica_otel.commands import localize
 from eroica_otel.webserver import parse_address
 from loaded import module_of
@@ -78,7 +78,7 @@ def test_a_dashboard_is_a_config_map_that_the_sidecar_collects(path: Path) -> No
     board = json.loads(path.read_text("utf-8"))
     given = OBJECTS[f"ConfigMap dashboard-{board['uid']}"]
     assert given["metadata"]["labels"] == {"grafana_dashboard": "1"}
-    assert given["metadata"]["annotations"] == {"grafana_folder": Wish.folder_title}
+    assert given["metadata"]["annotations"] == {"grafana_folder": FOLDER_TITLE}
     ((name, text),) = given["data"].items()
     assert name == f"{board['uid']}.json"
     assert json.loads(text) == board
