@@ -1,7 +1,7 @@
 """Takes alerts, dashboards and the manifests by hand, gives one folder that kustomize builds: a base for Kubernetes.
 
-``make manifests`` runs it. With choices of your own: ``python deploy/generate.py --config MINE.ini --release LABEL --out
-FOLDER``. What it writes is not kept in the repository: it follows from files that are.
+``make manifests`` runs it. With choices of your own: ``python deploy/generate.py --config MINE.ini --release LABEL
+--out FOLDER``. What it writes is not kept in the repository: it follows from files that are.
 """
 
 from __future__ import annotations
