@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from loaded import module_of
 
@@ -39,6 +40,13 @@ def test_the_page_of_the_configuration_is_current(generate: ModuleType) -> None:
 def test_the_readmes_options_are_current(generate: ModuleType) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert text == generate.readme(text), "make docs renews it"
+
+
+def test_the_site_shows_every_page_once() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    first, *groups = nav
+    shown = [first] + [page for group in groups for pages in group.values() for one in pages for page in one.values()]
+    assert sorted(shown) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 
 
 def test_both_commands_stand_on_the_first_screen() -> None:

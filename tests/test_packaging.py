@@ -41,6 +41,7 @@ SDIST_TOP = {
     "exporters",
     "grafana",
     "hatch_build.py",
+    "mkdocs.yml",
     "pyproject.toml",
     "requirements-dev.lock",
     "requirements-support.lock",
@@ -141,7 +142,6 @@ def test_the_metadata_names_licence_python_and_extras(metadata: Message) -> None
     assert set(metadata.get_all("Provides-Extra", [])) == {
         "torch",
         "hardware",
-        "grafana",
         "fast",
         "dev",
         "instruments",

@@ -4,9 +4,9 @@
     python -m bench.fuzz kineto --blind 1000           without it: random changes of the seeds
     python -m bench.fuzz kineto --replay FILE...       show what an input does
 
-Readers: kineto, nsight, capture, otlp, prometheus, journal, flight, config. Findings, each with its smallest input,
-and the inputs that reached something new are written to --out (build/fuzz/READER), which a later search starts from.
-The last line is a row for bench/README.md; the exit code is 1 where something was found.
+Readers: kineto, nsight, capture, otlp, prometheus, journal, flight, config, grafana. Findings, each with its smallest
+input, and the inputs that reached something new are written to --out (build/fuzz/READER), which a later search starts
+from. The last line is a row for bench/README.md; the exit code is 1 where something was found.
 """
 
 from __future__ import annotations

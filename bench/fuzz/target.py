@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.fuzz import trees
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
-NAMES = ("kineto", "nsight", "capture", "otlp", "prometheus", "journal", "flight", "config")
+NAMES = ("kineto", "nsight", "capture", "otlp", "prometheus", "journal", "flight", "config", "grafana")
 Mutate = Callable[[bytes, random.Random, tuple[str, ...]], bytes]
 
 

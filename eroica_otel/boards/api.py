@@ -8,6 +8,7 @@ followed, so that the token never reaches another host, and no proxy variables a
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -17,11 +18,43 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from eroica_otel import __version__
 from eroica_otel.boards.board import Board, Held
 from eroica_otel.errors import ConfigError, DeliveryError, one_line
 
 _ANSWER_BYTES = 64 * 2**20
+
+
+class _Health(msgspec.Struct):
+    version: str = ""
+
+
+class _Folder(msgspec.Struct):
+    uid: str
+    title: str
+
+
+class _Meta(msgspec.Struct):
+    folderUid: str | None = None
+    provisioned: bool = False
+
+
+class _Held(msgspec.Struct):
+    dashboard: dict[str, Any]
+    meta: _Meta
+
+
+class _Version(msgspec.Struct):
+    version: int
+    message: str = ""
+    createdBy: str = ""
+    created: str = ""
+
+
+class _Versions(msgspec.Struct):
+    versions: list[_Version]
 
 
 class NotFound(DeliveryError):
@@ -75,21 +108,21 @@ class Grafana:
     def version(self) -> str:
         """Return its version; "" where it does not say."""
         try:
-            return str(self._ask("say its version", "GET", "/health").get("version", ""))
+            return self._ask("say its version", "GET", "/health", kind=_Health).version
         except (NotFound, Forbidden):
             return ""
 
     def folder(self, uid: str) -> str | None:
         """Return the title of a folder; None where there is none of that uid."""
         try:
-            return str(self._ask("read folders", "GET", f"/folders/{uid}").get("title", ""))
+            return self._ask("read folders", "GET", f"/folders/{uid}", kind=_Folder).title
         except NotFound:
             return None
 
     def folders(self) -> dict[str, str]:
         """Return the folders at the top, uid -> title."""
-        found = self._ask("read folders", "GET", "/folders", kind=list)
-        return {str(each.get("uid")): str(each.get("title")) for each in found}
+        found = self._ask("read folders", "GET", "/folders", kind=list[_Folder])
+        return {each.uid: each.title for each in found}
 
     def create_folder(self, uid: str, title: str) -> None:
         """Make a folder at the top."""
@@ -98,28 +131,22 @@ class Grafana:
     def board(self, uid: str) -> Held | None:
         """Return a dashboard and who wrote it last; None where there is none."""
         try:
-            found = self._ask("read dashboards", "GET", f"/dashboards/uid/{uid}")
+            found = self._ask("read dashboards", "GET", f"/dashboards/uid/{uid}", kind=_Held)
         except NotFound:
             return None
-        meta = found.get("meta") or {}
         last = self._last_version(uid)
-        writer = " on ".join(str(last[key])[:19] for key in ("createdBy", "created") if last.get(key))
-        return Held(
-            found.get("dashboard") or {},
-            str(meta.get("folderUid") or ""),
-            bool(meta.get("provisioned")),
-            str(last.get("message") or ""),
-            writer,
-        )
+        writer = one_line(" on ".join(part for part in (last.createdBy, last.created[:19]) if part))
+        return Held(found.dashboard, found.meta.folderUid or "", found.meta.provisioned, last.message, writer)
 
-    def _last_version(self, uid: str) -> Mapping[str, Any]:
+    def _last_version(self, uid: str) -> _Version:
         path = f"/dashboards/uid/{uid}/versions?limit=1"
         try:
-            found = self._ask("read version histories", "GET", path, kind=(list, dict))
+            # Which of the two goes by its release.
+            found: Any = self._ask("read version histories", "GET", path, kind=_Versions | list[_Version])
         except NotFound:
-            return {}
-        versions = found.get("versions") if isinstance(found, dict) else found  # which of the two goes by its release
-        return max(versions or [{}], key=lambda each: each.get("version", 0))
+            return _Version(0)
+        versions = found.versions if isinstance(found, _Versions) else found
+        return max(versions, key=lambda each: int(each.version), default=_Version(0))
 
     def save_board(self, board: Board, held: Held | None, folder_uid: str, *, force: bool) -> None:
         """Write a dashboard, over what is held unless somebody changed that in between (``force``: even then)."""
@@ -135,7 +162,7 @@ class Grafana:
 
     def sources(self) -> list[dict[str, Any]]:
         """Return all data sources."""
-        return list(self._ask("read data sources", "GET", "/datasources", kind=list))
+        return self._ask("read data sources", "GET", "/datasources", kind=list[dict[str, Any]])
 
     def create_source(self, source: Mapping[str, Any]) -> None:
         """Make a data source."""
@@ -152,7 +179,7 @@ class Grafana:
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
-        kind: type | tuple[type, ...] = dict,
+        kind: Any = dict[str, Any],
     ) -> Any:
         request = urllib.request.Request(f"{self.url}/api{path}", method=method)
         request.add_header("Authorization", self._authorization)
@@ -162,18 +189,20 @@ class Grafana:
             request.add_header("Content-Type", "application/json")
             request.data = json.dumps(body).encode()
         try:
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                found = json.loads(answer.read(_ANSWER_BYTES))
+            return msgspec.json.decode(self._exchange(request), type=kind)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refused(doing, error.code, _said(error)) from error
-        except json.JSONDecodeError:
-            found = None
-        except (OSError, ValueError) as error:  # also a certificate that is not trusted, and half an answer
+        except (msgspec.DecodeError, RecursionError) as error:
+            how = "give the address of a Grafana"
+            raise ConfigError(f"--url {self.url} answers, but not as a Grafana does; {how}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:  # also a certificate that is not trusted
             raise self._unreached(error) from error
-        if not isinstance(found, kind):
-            raise ConfigError(f"--url {self.url} answers, but not as a Grafana does; give the address of a Grafana")
-        return found
+
+    def _exchange(self, request: urllib.request.Request) -> bytes:
+        with self._opener.open(request, timeout=self._timeout) as answer:
+            body: bytes = answer.read(_ANSWER_BYTES)
+            return body
 
     def _unreached(self, error: Exception) -> DeliveryError:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error

@@ -5,6 +5,7 @@ Everything is found by uid, so a second push changes nothing. What a person edit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from eroica_otel.boards import board as boards
 from eroica_otel.boards.api import Forbidden, Grafana
 from eroica_otel.boards.board import Board, Held
-from eroica_otel.errors import ConfigError, DeliveryError
+from eroica_otel.errors import ConfigError, DeliveryError, one_line
 
 OLDEST = (11, 6)
 """Grafana for which the dashboards are written."""
@@ -50,21 +51,25 @@ def push(grafana: Grafana, shipped: Sequence[Board], wish: Wish, say: Say) -> No
         ConfigError: it is no Grafana, it has no Prometheus, or another folder has the title.
         DeliveryError: it cannot be asked or refuses, or a dashboard was left because it was edited.
     """
-    say(_greeting(grafana))
-    _source(grafana, wish, say)
-    _folder(grafana, wish, say)
+
+    def tell(line: str) -> None:
+        say(one_line(line))  # it may hold names that a person gave
+
+    tell(_greeting(grafana))
+    _source(grafana, wish, tell)
+    _folder(grafana, wish, tell)
     left = [board.uid for board in shipped if not _pushed(grafana, board, wish, say)]
     if left:
         raise DeliveryError(
-            f"left as they are: {', '.join(left)}; --dry-run shows the difference, --force overwrites what was edited "
-            "by hand; what comes from a file is changed there"
+            f"left as they are: {', '.join(left)}; look at the difference by --dry-run, then give --force to overwrite "
+            "what was edited by hand; what comes from a file can be changed there only"
         )
 
 
 def _greeting(grafana: Grafana) -> str:
     version = grafana.version()
-    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdigit())
-    old = len(numbers) == 2 and numbers < OLDEST
+    numbers = re.match(r"([0-9]{1,4})\.([0-9]{1,4})\b", version)
+    old = numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST
     older = f": older than {'.'.join(map(str, OLDEST))}, for which the dashboards are written" if old else ""
     return f"Grafana {version}".strip() + f" at {grafana.url}{older}"
 
@@ -128,7 +133,7 @@ def _pushed(grafana: Grafana, board: Board, wish: Wish, say: Say) -> bool:
     if todo != boards.SAME and not left and not wish.dry_run:
         grafana.save_board(board, held, wish.folder_uid, force=todo == boards.EDITED)
     said = _left(todo, held) if left else (_WOULD if wish.dry_run else _DONE)[todo]
-    say(f"dashboard {board.title}: {said}, {grafana.url}/d/{board.uid}")
+    say(one_line(f"dashboard {board.title}: {said}, {grafana.url}/d/{board.uid}"))
     if wish.dry_run and held is not None and todo != boards.SAME:
         for line in boards.difference(board, held):
             say(line)

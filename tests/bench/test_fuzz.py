@@ -16,7 +16,9 @@ def _fuzz(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("reader", ["kineto", "nsight", "capture", "otlp", "prometheus", "journal", "flight", "config"])
+@pytest.mark.parametrize(
+    "reader", ["kineto", "nsight", "capture", "otlp", "prometheus", "journal", "flight", "config", "grafana"]
+)
 def test_no_change_of_a_seed_gives_anything_but_an_answer_or_a_proper_error(reader: str, tmp_path: Path) -> None:
     done = _fuzz(reader, "--blind", "20", "--out", str(tmp_path / "out"))
     found = [path.read_text() for path in (tmp_path / "out").glob("*.txt")]

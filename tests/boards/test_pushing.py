@@ -91,7 +91,7 @@ def test_what_was_edited_by_hand_stays_and_the_others_are_pushed(grafana: FakeGr
     later = [Board(each.uid, each.title, {**each.model, "tags": ["new"]}) for each in (ONE, TWO)]
     said = refused(grafana, *later)
     assert said.startswith("left as they are: one; ")
-    assert "--force" in said
+    assert "give --force to overwrite" in said
     assert grafana.boards["one"]["model"]["refresh"] == "5s"
     assert "tags" not in grafana.boards["one"]["model"]
     assert grafana.boards["two"]["model"]["tags"] == ["new"]
@@ -241,6 +241,20 @@ def test_data_sources_that_may_not_be_read_are_no_reason_to_stop(grafana: FakeGr
 def test_an_old_grafana_is_told_so(grafana: FakeGrafana) -> None:
     grafana.version = "10.4.2"
     assert pushed(grafana)[0] == "Grafana 10.4.2 at URL: older than 11.6, for which the dashboards are written"
+
+
+@pytest.mark.parametrize("version", ["", "9" * 5000, "main", "11.6.0\nx"])
+def test_a_version_that_says_nothing_is_no_reason_to_stop(grafana: FakeGrafana, version: str) -> None:
+    grafana.version = version
+    first = pushed(grafana)[0]
+    assert first.startswith("Grafana")
+    assert "\n" not in first
+    assert "older" not in first
+
+
+def test_a_name_of_several_lines_stays_one(grafana: FakeGrafana) -> None:
+    grafana.folders["eroica"] = "A\nB\x1b[31m"
+    assert "folder A B [31m: unchanged" in pushed(grafana)
 
 
 def test_nobody_there(grafana: FakeGrafana) -> None:
