@@ -108,16 +108,18 @@ class Grafana:
     def version(self) -> str:
         """Return its version; "" where it does not say."""
         try:
-            return self._ask("say its version", "GET", "/health", kind=_Health).version
+            found: _Health = self._ask("say its version", "GET", "/health", kind=_Health)
         except (NotFound, Forbidden):
             return ""
+        return found.version
 
     def folder(self, uid: str) -> str | None:
         """Return the title of a folder; None where there is none of that uid."""
         try:
-            return self._ask("read folders", "GET", f"/folders/{uid}", kind=_Folder).title
+            found: _Folder = self._ask("read folders", "GET", f"/folders/{uid}", kind=_Folder)
         except NotFound:
             return None
+        return found.title
 
     def folders(self) -> dict[str, str]:
         """Return the folders at the top, uid -> title."""
@@ -162,7 +164,8 @@ class Grafana:
 
     def sources(self) -> list[dict[str, Any]]:
         """Return all data sources."""
-        return self._ask("read data sources", "GET", "/datasources", kind=list[dict[str, Any]])
+        found: list[dict[str, Any]] = self._ask("read data sources", "GET", "/datasources", kind=list[dict[str, Any]])
+        return found
 
     def create_source(self, source: Mapping[str, Any]) -> None:
         """Make a data source."""
