@@ -282,12 +282,8 @@ LOCALIZER_SUCCESS = _central(
 LOCALIZER_DURATION = _central("eroica_localizer_duration_seconds", JOB, "Time the latest verdict took to compute.", "s")
 LOCALIZER_WINDOW = _central("eroica_localizer_window_id", (*JOB, "reason"), "Window the latest verdict is about.")
 DUPLICATES = _central("eroica_duplicate_workers", JOB, "Live workers that share one identity; they are not judged.")
-THRESHOLD = _central(
-    "eroica_localizer_threshold_ratio",
-    ("threshold",),
-    "Thresholds in force, so that rules compare series with series.",
-    "1",
-)
+THRESHOLD = _central("eroica_localizer_threshold_ratio", ("threshold",), "Thresholds in force, so that rules compare "
+                     "series with series.", "1")  # fmt: skip
 JOB_THRESHOLD = _central(
     "eroica_job_threshold_ratio", (*JOB, "threshold"), "Thresholds of this job alone, if any.", "1", cpu_job=False
 )
@@ -304,13 +300,8 @@ LOCALIZER_REJUDGED = _central(
     "{window}",
     type_=COUNTER,
 )
-LOCALIZER_REQUESTS = _central(
-    "eroica_localizer_requests_total",
-    ("outcome",),
-    "Requests that the embedded receiver answered.",
-    "{request}",
-    type_=COUNTER,
-)
+LOCALIZER_REQUESTS = _central("eroica_localizer_requests_total", ("outcome",), "Requests that the embedded receiver "
+                              "answered.", "{request}", type_=COUNTER)  # fmt: skip
 LOCALIZER_QUERIES = _central(
     "eroica_localizer_queries_total",
     ("outcome",),

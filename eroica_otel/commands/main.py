@@ -129,7 +129,10 @@ def _parser() -> argparse.ArgumentParser:
         description=f"Names the worker, the function and the cause when a training job gets slow.\n\n{wishes}",
         epilog=f"eroica-otel COMMAND --help tells more of each.\nexit codes: {_JUDGES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
+    # It stands in the last lines; the screen has no room for it twice.
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"eroica-otel {eroica_otel.__version__}")
     _add_debug(parser)
     return parser
