@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -22,6 +23,11 @@ def step() -> Any:
     return dist.all_reduce(torch.ones(4), async_op=True)
 
 
+def _open(recorder: Any) -> int:
+    """Return how many calls have not ended."""
+    return sum(not entry["retired"] for entry in json.loads(recorder._dump_fr_trace_json(True, False))["entries"])
+
+
 def main(folder: Path, rank: int) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=3)
     pair = dist.new_group([0, 1])
@@ -34,6 +40,8 @@ def main(folder: Path, rank: int) -> None:
     else:
         left_out()
     recorder: Any = torch._C._distributed_c10d
+    while _open(recorder) > (rank < 2):  # what has ended is marked so a moment later
+        time.sleep(0.01)
     (folder / "pickle" / f"rank_{rank}").write_bytes(recorder._dump_fr_trace(True, True, False))
     (folder / "json" / f"rank_{rank}.json").write_bytes(recorder._dump_fr_trace_json(True, False))
     (folder / f"done_{rank}").touch()

@@ -28,6 +28,9 @@ NOT_IN_A_DEMO = {
     ("Judged again", "B"): "the localizer does not fail",
     ("Peak of the link", "A"): "the function is no collective",
     ("Peak of the link", "B"): "the function is no collective",
+    ("Reference", "A"): "augment() took no time worth keeping before", ("Reference against now", "C"): "the same",
+    ("Beta over the ranks", "G"): "the same", ("Mu over the ranks", "G"): "the same",
+    ("Sigma over the ranks", "G"): "the same",
     ("Fastest calls of the collective", "A"): "torch does not name its only group",
     ("Fastest calls of the collective", "B"): "torch does not name its only group",
     ("Iterations after a window", "A"): "the alert fires before it is known",
@@ -36,7 +39,7 @@ NOT_IN_A_DEMO = {
     ("What the localizer is asked, asks and sends", "C"): "it sends nothing, it is scraped",
     ("What workers could not measure", "A"): "everything could be measured",
 }  # fmt: skip
-"""Queries by panel and letter that find nothing there, and why; those of other exporters apart."""
+"""Queries by panel and letter that may find nothing there, and why; those of other exporters apart."""
 
 
 def _as_on_a_terminal() -> None:
