@@ -1,12 +1,14 @@
 """The stream of VictoriaMetrics, /api/v1/export: a selector and a span of time in, raw samples out, a series at a time.
 
 One line of JSON for each series: {"metric": {...}, "values": [...], "timestamps": [milliseconds, ...]}; null is a
-sample that is not finite. https://docs.victoriametrics.com/#how-to-export-data-in-json-line-format
+sample that is not finite, for which release 1.79 also writes NaN, +Inf and -Inf as they are (seen, not documented).
+https://docs.victoriametrics.com/#how-to-export-data-in-json-line-format
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
@@ -41,6 +43,7 @@ class Row(NamedTuple):
     values: Sequence[float]
 
 
+_NOT_FINITE = re.compile(rb"[+-]?(?:NaN|Inf(?:inity)?)")
 _decoder = msgspec.json.Decoder(_Line)
 _vectors = msgspec.json.Decoder(_Vector)
 
@@ -93,7 +96,7 @@ def row_of(line: bytes) -> Row | None:
         QueryFailed: it is no series.
     """
     try:
-        found = _vectors.decode(line)
+        found = _vectors.decode(_as_json(line))
         values = found.values[:-1] if found.values and found.values[-1] is None else found.values
         times = bytes(found.timestamps).strip()[1:-1].split(b",", len(values))[: len(values)]
         if not values or len(times) < len(values) or None in values:
@@ -111,10 +114,18 @@ def parse(line: bytes) -> Series:
         QueryFailed: it is none.
     """
     try:
-        found = _decoder.decode(line)
+        found = _decoder.decode(_as_json(line))
         samples = zip(found.timestamps, found.values, strict=True)
         finite = [(when / 1000, value) for when, value in samples if type(value) is float and math.isfinite(value)]
         return Series(found.metric, tuple(finite))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         said = one_line(str(error), 200)
         raise QueryFailed("malformed", f"a line of the export is no series ({said})") from error
+
+
+def _as_json(line: bytes) -> bytes:
+    """Return the line with null for what is not finite; a label cannot hold this quote, colon and bracket unescaped."""
+    begin = line.rfind(b'"values":[')
+    if begin < 0 or _NOT_FINITE.search(line, begin) is None:
+        return line
+    return line[:begin] + _NOT_FINITE.sub(b"null", line[begin:])

@@ -44,10 +44,11 @@ def main(folder: Path, rank: int) -> None:
         time.sleep(0.01)
     (folder / "pickle" / f"rank_{rank}").write_bytes(recorder._dump_fr_trace(True, True, False))
     (folder / "json" / f"rank_{rank}.json").write_bytes(recorder._dump_fr_trace_json(True, False))
+    ended = kept is not None and kept.is_completed()  # asked before the first leaves, which ends it with an error
     (folder / f"done_{rank}").touch()
     while len(list(folder.glob("done_*"))) < 3:
         time.sleep(0.05)
-    os._exit(int(kept is not None and kept.is_completed()))  # an exit by the book would wait for what has not ended
+    os._exit(int(ended))  # an exit by the book would wait for what has not ended
 
 
 if __name__ == "__main__":

@@ -24,6 +24,18 @@ def test_a_line_is_a_series_of_its_finite_samples() -> None:
     assert export.parse(LINE) == Series({"__name__": "x", "f": 'a,"b'}, ((1.0, 1.0), (4.13, 0.5)))
 
 
+@pytest.mark.parametrize(
+    ("values", "samples"),
+    [("1,NaN", ((1.0, 1.0),)), ("+Inf,2", ((2.0, 2.0),)), ("-Inf,null", ()), ("1,Infinity", ((1.0, 1.0),))],
+)
+def test_what_victoriametrics_writes_for_samples_that_are_not_finite_is_no_sample(
+    values: str, samples: tuple[tuple[float, float], ...]
+) -> None:
+    label = '\\"values\\":[NaN'
+    line = f'{{"metric":{{"__name__":"x","f":"{label}"}},"values":[{values}],"timestamps":[1000,2000]}}'.encode()
+    assert export.parse(line) == Series({"__name__": "x", "f": '"values":[NaN'}, samples)
+
+
 def test_times_are_those_that_a_question_gives() -> None:
     """What was found by a question is asked for by the stream: both must read one number from the same milliseconds."""
     for millis in range(1_796_058_789_000, 1_796_058_789_999, 7):
