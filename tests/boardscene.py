@@ -23,10 +23,9 @@ from eroica_otel.export.instruments import create, record
 from eroica_otel.export.points import window_points
 from eroica_otel.export.standing import standing_points
 from eroica_otel.publish.series import JobStatus, LocalizerStatus, OpenFinding, job_points, localizer_points
-from factories_agent import AgentScene
+from factories_agent import worked_page
 from factories_central import detail, finding, identity, report, window
-from factories_hardware import Tree
-from factories_nvml import Gpu, Recorded
+from factories_nvml import Gpu
 from factories_worker import status
 from servers import Server
 
@@ -35,7 +34,6 @@ UUIDS = ("GPU-0", "GPU-1", "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", "GPU-df6e
 HOST_USE = {"process_cpu": 0.9, "cgroup_cpu": 0.8, "cgroup_memory": 0.5, "minor_faults": 100.0, "major_faults": 1.0,
             "process_disk_read": 1e6}  # fmt: skip
 COUNTED = ("_total", "_sum", "_count", "_bucket")
-TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
 CHOSEN = {"training_job": "llm-7b", "rank": "2", "node": "host-1", "gpu": UUIDS[2], "nic": "mlx4_0"}
 """What is chosen on the boards: the culprit."""
 
@@ -107,20 +105,7 @@ def agent(folder: Path) -> Page:
     """Return the page of the agent on host-1 after 12 s, with two recorded GPUs and a port."""
     hot, other = Gpu("h200", UUIDS[2]), Gpu("h100", UUIDS[3])
     hot.said["Clocks Event Reasons", "HW Thermal Slowdown"] = "Active"
-    tree = Tree(folder / "machine")
-    port = tree.port("mlx4_0")
-
-    def work(since: float) -> None:
-        hot.fields = {TX: 0, RX: 0, NVLINK_TX: round(10e9 / 1024 * since), NVLINK_RX: 0}
-        tree.write(port / "counters" / "port_xmit_data", round(1.25e9 / 4 * since))
-
-    other.fields = {TX: 0, RX: 0, NVLINK_TX: 0, NVLINK_RX: 0}
-    work(0)
-    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", "rdma_state", tree=tree)
-    scene.go(12, work)
-    text = scene.page().replace('host="node-1"', 'host="host-1"')
-    scene.close()
-    return grown(text, {"job": "hardware", "instance": "host-1:9466"})
+    return grown(worked_page(folder, hot, other), {"job": "hardware", "instance": "host-1:9466"})
 
 
 def pages(folder: Path) -> Iterator[Page]:

@@ -24,10 +24,11 @@ from eroica_otel.hardware.rdma import RdmaSource, RdmaStateSource
 from eroica_otel.hardware.shared import open_folder
 from eroica_otel.hardware.source import Source
 from factories_hardware import Tree
-from factories_nvml import Recorded
+from factories_nvml import Gpu, Recorded
 
 SECOND = 1_000_000_000
 BEGIN = 1000 * SECOND
+TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
 
 
 class AgentScene:
@@ -96,3 +97,21 @@ class AgentScene:
         ring = KeptRing(self.folder, family, slots_of(family))
         entry = CATALOG[family]
         return Sampler(source, ring, self.windows.running, self.clock, entry.most_hertz, entry.most_busy)
+
+
+def worked_page(folder: Path, hot: Gpu, other: Gpu) -> str:
+    """Return the page of an agent on host-1 after 12 s in which ``hot`` and a port sent and ``other`` did not."""
+    tree = Tree(folder / "machine")
+    port = tree.port("mlx4_0")
+
+    def work(since: float) -> None:
+        hot.fields = {TX: 0, RX: 0, NVLINK_TX: round(10e9 / 1024 * since), NVLINK_RX: 0}
+        tree.write(port / "counters" / "port_xmit_data", round(1.25e9 / 4 * since))
+
+    other.fields = {TX: 0, RX: 0, NVLINK_TX: 0, NVLINK_RX: 0}
+    work(0)
+    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", "rdma_state", tree=tree)
+    scene.go(12, work)
+    text = scene.page().replace('host="node-1"', 'host="host-1"')
+    scene.close()
+    return text

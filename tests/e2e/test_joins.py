@@ -20,10 +20,9 @@ from backfill import END, Page, backfill, page_of
 from eroica_otel import names
 from eroica_otel.model import Identity
 from eroica_otel.publish.series import JobStatus, OpenFinding, job_points
-from factories_agent import AgentScene
+from factories_agent import worked_page
 from factories_central import finding, identity, report, status_points
-from factories_hardware import Tree
-from factories_nvml import Gpu, Recorded
+from factories_nvml import Gpu
 from servers import Server, prometheus
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +39,6 @@ OVERLIMITS = 'node_qdisc_overlimits_total{device="eth0",kind="pfifo_fast"}'
 SPEED = 'node_network_speed_bytes{device="eth0"}'
 TRANSFERS = 'node_pcidevice_current_link_transfers_per_second{bus="01",device="00",function="0",segment="0000"}'
 UNCORRECTED = f'hw_errors_total{{error_type="uncorrected",host="host-1",hw_id="{DCGM_UUID}",hw_type="gpu"}}'
-TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
 
 Answer = dict[tuple[str, str], float]
 
@@ -175,20 +173,9 @@ def agent(folder: Path) -> Page:
     hot.said["Clocks Event Reasons", "HW Thermal Slowdown"] = "Active"
     other.said["Clocks Event Reasons", "SW Power Cap"] = "Active"
     other.said["Remapped Rows", "Pending"] = "Yes"
-    tree = Tree(folder / "machine")
-    port = tree.port("mlx4_0")
-
-    def work(since: float) -> None:
-        hot.fields = {TX: 0, RX: 0, NVLINK_TX: round(10e9 / 1024 * since), NVLINK_RX: 0}
-        tree.write(port / "counters" / "port_xmit_data", round(1.25e9 / 4 * since))
-
-    other.fields = {TX: 0, RX: 0, NVLINK_TX: 0, NVLINK_RX: 0}
-    work(0)
-    scene = AgentScene(folder, Recorded(hot, other), "nvml", "nvml_state", "rdma", "rdma_state", tree=tree)
-    scene.go(12, work)
-    text = scene.page().replace('host="node-1"', 'host="host-1"')
-    scene.close()
-    return Page(text, {"job": "hardware", "instance": "host-1:9466"}, growth={UNCORRECTED: 0.01})
+    return Page(
+        worked_page(folder, hot, other), {"job": "hardware", "instance": "host-1:9466"}, growth={UNCORRECTED: 0.01}
+    )
 
 
 @pytest.fixture(scope="module")
