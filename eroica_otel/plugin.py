@@ -198,6 +198,7 @@ class Handle:
         self._guard.counts.clear()
         self._recorder.forget()
         parents, self._worker = self._worker, None
+        self._finalizer = None  # multiprocessing has dropped it in this process
         if parents is not None:
             self._guard("fork", parents.forget)
             # Kept: a store's client would be taken apart while its lock may be held by a thread that is not here.
