@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -215,7 +215,7 @@ class WorkerConfig:
             if name.startswith("EROICA_") and not name.startswith(LOCALIZER_PREFIX) and name not in known
         ]
         config = cls(**(values | wins))
-        config = replace(config, problems=(*problems, *contradictions(environment, config)))
+        config = replace(config, problems=(*problems, *_without_effect(config), *contradictions(environment, config)))
         directory = os.path.expanduser(config.directory) if config.directory else default_directory()
         key_file = config.redact_key_file and os.path.abspath(os.path.expanduser(config.redact_key_file))
         shared = config.hardware_dir and os.path.abspath(os.path.expanduser(config.hardware_dir))
@@ -233,6 +233,14 @@ class WorkerConfig:
 
 OPTIONS = {item.name: item for item in fields(WorkerConfig) if "variable" in item.metadata}
 """Every option by the name of its field."""
+
+
+def _without_effect(config: WorkerConfig) -> Iterator[str]:
+    """Say what has been set and has no effect, each with its remedy."""
+    if config.redact_key_file and config.redact == "none":
+        yield "EROICA_REDACT_KEY_FILE has no effect, names leave as they are: set EROICA_REDACT=paths or names too"
+    if config.hardware_wait_seconds and not config.hardware_dir:
+        yield "EROICA_HARDWARE_WAIT_SECONDS has no effect while EROICA_HARDWARE_DIR is empty: set it, or leave both out"
 
 
 _CAREFUL = {"redact": "names"}

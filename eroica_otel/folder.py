@@ -12,7 +12,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eroica_otel.profile.bell import LOADERS_FILE
@@ -22,6 +22,8 @@ from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, REQUEST_FILE,
 TURN_FILE = "turn"
 SWEEP_SECONDS = 60.0
 """Age from which a folder that nobody holds is left over; before, its process may only be about to hold it."""
+RENEW_SECONDS = 3600.0
+"""Between two times that a folder is made to look new."""
 _OURS = {
     STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, WATCHDOG_FILE, LOADERS_FILE,
     "probe",
@@ -38,9 +40,13 @@ def private_folder(directory: str, pid: int) -> Path:
     Raises:
         PermissionError: others could put something in its place.
         FileExistsError: something that is not ours has its name.
+        OSError: ``directory`` cannot be made.
     """
     parent = Path(directory)
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{parent} cannot be made ({error.strerror}): {_REMEDY}") from error
     _check_parent(parent)
     _sweep(parent)
     folder = parent / f"pid-{pid}"
@@ -50,6 +56,13 @@ def private_folder(directory: str, pid: int) -> Path:
     except FileExistsError as error:
         raise FileExistsError(f"{folder} is not a folder that eroica_otel made: remove it, or {_REMEDY}") from error
     return folder
+
+
+def renew(folder: Path) -> None:
+    """Let what lies in ``folder`` look new: cleaners of /tmp take away what is days old, of a running training too."""
+    for path in (folder, *folder.glob("*")):
+        with suppress(OSError):
+            os.utime(path, follow_symlinks=False)
 
 
 def _check_parent(parent: Path) -> None:

@@ -31,7 +31,7 @@ from eroica_otel.export.points import window_points
 from eroica_otel.export.redact import Redactor
 from eroica_otel.export.secret import NamesFile, redactor
 from eroica_otel.export.standing import standing_points
-from eroica_otel.folder import remove, turn
+from eroica_otel.folder import RENEW_SECONDS, remove, renew, turn
 from eroica_otel.fromagent import Sampled, with_agent
 from eroica_otel.hardware import host
 from eroica_otel.hardware.hostuse import HostUse
@@ -83,6 +83,7 @@ class Helper:
         self._shown_at = 0.0
         self._shown_ns = 0
         self._refreshed = 0.0
+        self._renewed = time.monotonic()
 
     def tick(self, last: bool = False) -> None:
         """Read the status, take a finished capture if there is one, renew the board once a second.
@@ -218,6 +219,9 @@ class Helper:
 
     def _refresh(self) -> None:
         self._refreshed = time.monotonic()
+        if self._refreshed - self._renewed >= RENEW_SECONDS:
+            self._renewed = self._refreshed
+            renew(self._folder)
         if self._status is None or self._redaction is None:
             return
         self._keep_names(self._redaction[1])

@@ -62,10 +62,8 @@ def resolve(
         argv: The process' arguments, for the script's name.
         distributed: The module torch.distributed if it is imported; its process group wins over variables.
     """
-    rank = _number(_first(environment, RANKS), 0)
-    world = _number(_first(environment, WORLDS), 1)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        rank, world = distributed.get_rank(), distributed.get_world_size()
+    told = _number(_first(environment, RANKS), 0), _number(_first(environment, WORLDS), 1)
+    rank, world = _place(distributed) or told
     return Identity(
         # The script's name is one of the training's code: where those are to be hidden it names no job.
         training_job=config.training_job or job_name(environment, argv if config.redact == "none" else ()),
@@ -78,6 +76,18 @@ def resolve(
         run_id=environment.get("TORCHELASTIC_RUN_ID", "") or environment.get("SLURM_JOB_ID", ""),
         restart=_number(environment.get("TORCHELASTIC_RESTART_COUNT", ""), 0),
     )
+
+
+def is_another(identity: Identity, distributed: Any = None) -> bool:
+    """Whether the process group tells of another rank or size than is known: it may come after the first input."""
+    return (_place(distributed) or (identity.rank, identity.world_size)) != (identity.rank, identity.world_size)
+
+
+def _place(distributed: Any) -> tuple[int, int] | None:
+    """Return rank and size by the process group, None while there is none."""
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def pod_of(environment: Mapping[str, str]) -> str:

@@ -294,8 +294,8 @@ class Monitor:
         if state == "unmatched":
             self._warn(
                 "unmatched",
-                "no repeating iteration found in this loop; call eroica_otel.step() after each update "
-                "(and eroica_otel.watch() around the input); nothing is profiled until then",
+                "no repeating iteration found so far; unless this is an evaluation call eroica_otel.step() after each "
+                "update (and eroica_otel.watch() around the input); nothing is profiled until then",
             )
         seen: list[tuple[dict[str, int], tuple[tuple[str, int, str], ...]]] = []
         self._guard("progress", lambda: seen.append(progress(sys.modules.get("torch.distributed"))))

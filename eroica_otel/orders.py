@@ -119,7 +119,7 @@ class Orders:
         except ConfigError as error:
             return f"refused: {error}"
         self._change(values)
-        return ", ".join(f"{name}={value:g}" for name, value in values.items())
+        return ", ".join(f"{name}={value:.12g}" for name, value in values.items())
 
 
 def _read(path: Path) -> dict[str, Any] | None:

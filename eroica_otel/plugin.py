@@ -106,13 +106,24 @@ class Handle:
         from eroica_otel import worker
 
         self._show_log()
-        self._worker = worker.start(self._recorder, self.config, self._guard, self._say, self.disable)
+        self._worker = worker.start(
+            self._recorder, self.config, self._guard, self._say, self.disable, self._start_again
+        )
         self._end_with_child()
+
+    def _start_again(self) -> None:
+        """1 Hz thread: this is another rank than was believed, since the process group came after the first input."""
+        if self._worker is not None:
+            self._at_exit(wait=True)
+            if self._hooks is not None:  # else the training has closed it meanwhile
+                self._start()
 
     def _end_with_child(self) -> None:
         """A child of multiprocessing that was forked ends without atexit, by its own list of what is to be done."""
         processes, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
-        if processes is not None and util is not None and processes.parent_process() is not None:
+        if self._finalizer is not None or processes is None or util is None:
+            return
+        if processes.parent_process() is not None:
             self._finalizer = util.Finalize(None, self._at_exit, exitpriority=100)
 
     def _say(self, text: str) -> None:
@@ -187,6 +198,7 @@ class Handle:
         self._guard.counts.clear()
         self._recorder.forget()
         parents, self._worker = self._worker, None
+        self._finalizer = None  # multiprocessing has dropped it in this process
         if parents is not None:
             self._guard("fork", parents.forget)
             # Kept: a store's client would be taken apart while its lock may be held by a thread that is not here.

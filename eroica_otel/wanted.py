@@ -26,6 +26,8 @@ class Options(Protocol):
     @property
     def remote_write_url(self) -> str: ...
     @property
+    def remote_write_headers(self) -> str: ...
+    @property
     def remote_write_user(self) -> str: ...
     @property
     def remote_write_password_file(self) -> str: ...
@@ -72,12 +74,16 @@ def unknown(environment: Mapping[str, str], chosen: str = "") -> str:
 def contradictions(environment: Mapping[str, str], options: Options) -> Iterator[str]:
     """Say what has been set and has no effect, each with its remedy."""
     asked = wanted(environment, options.deliveries)
+    if asked and environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        yield "OTEL_SDK_DISABLED=true lets no series out: unset it, or set EROICA_DISABLED=1 to have nothing watched"
     if options.pull == "node" and PROMETHEUS not in asked:
         yield f"EROICA_PULL=node has no effect without pull: add prometheus to OTEL_METRICS_EXPORTER{_is(asked)}"
     if REMOTE_WRITE in asked and not options.remote_write_url:
         yield "remote_write is asked for and has no address: set EROICA_REMOTE_WRITE_URL; nothing is written"
     if options.remote_write_url and REMOTE_WRITE not in asked:
         yield f"EROICA_REMOTE_WRITE_URL has no effect: add remote_write to OTEL_METRICS_EXPORTER{_is(asked)}"
+    if options.remote_write_headers and REMOTE_WRITE not in asked and not options.remote_write_url:
+        yield f"EROICA_REMOTE_WRITE_HEADERS has no effect: add remote_write to OTEL_METRICS_EXPORTER{_is(asked)}"
     if options.remote_write_token_file and options.remote_write_user:
         yield ("EROICA_REMOTE_WRITE_TOKEN_FILE and EROICA_REMOTE_WRITE_USER are both set: unset one; the token is used")
     if bool(options.remote_write_user) != bool(options.remote_write_password_file):

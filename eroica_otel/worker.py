@@ -13,7 +13,7 @@ from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import Store, connect, new_attempt
 from eroica_otel.config import WorkerConfig
 from eroica_otel.folder import private_folder, remove
-from eroica_otel.identity import resolve
+from eroica_otel.identity import is_another, resolve
 from eroica_otel.model import Identity
 from eroica_otel.monitor import Guard, Monitor
 from eroica_otel.orders import Orders
@@ -75,11 +75,13 @@ def start(
     guard: Guard,
     say: Callable[[str], None],
     disable: Callable[[], None],
+    again: Callable[[], None],
 ) -> Worker:
     """Start monitor, poller and helper for this process; return what ends them.
 
     Args:
         disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
+        again: Called there when the process group tells of another rank or size than was known at the first event.
     """
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
@@ -93,10 +95,15 @@ def start(
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
     watchdog = _watchdog(folder, guard) if config.watchdog else None
 
+    def look_again() -> None:
+        if not windows.busy and is_another(identity, sys.modules.get("torch.distributed")):
+            again()
+
     def tick() -> None:
         monitor.tick()
         helper.keep_running()
         guard("orders", orders.look)
+        guard("start", look_again)
 
     thread = MonitorThread(tick, guard)
     poller.on_agreed = thread.wake

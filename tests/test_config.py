@@ -64,6 +64,21 @@ def test_a_malformed_argument_is_ignored_like_a_malformed_variable(argument: str
     assert config.problems[0].startswith(f"{argument}={value!r} is not usable: give ")
 
 
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"EROICA_REDACT_KEY_FILE": "key"}, ["names leave as they are: set EROICA_REDACT=paths or names"]),
+        ({"EROICA_REDACT_KEY_FILE": "key", "EROICA_REDACT": "names"}, []),
+        ({"EROICA_HARDWARE_WAIT_SECONDS": "5", "EROICA_HARDWARE_DIR": ""}, ["EROICA_HARDWARE_DIR is empty: set it"]),
+        ({"EROICA_HARDWARE_WAIT_SECONDS": "5"}, []),
+    ],
+)
+def test_what_is_set_and_has_no_effect_is_said(environment: dict[str, str], said: list[str]) -> None:
+    problems = WorkerConfig.from_env(environment).problems
+    assert len(problems) == len(said)
+    assert all(words in problem for words, problem in zip(said, problems, strict=True))
+
+
 def test_every_problem_is_said() -> None:
     assert (
         len(WorkerConfig.from_env({"EROICA_DISABLED": "x", "EROICA_CAPTURE": "y", "EROICA_NO_SUCH": "z"}).problems) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +49,14 @@ def test_the_site_shows_every_page_once() -> None:
     first, *groups = nav
     shown = [first] + [page for group in groups for pages in group.values() for one in pages for page in one.values()]
     assert sorted(shown) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_pages_name_dashboards_that_there_are() -> None:
+    boards = [json.loads(path.read_text("utf-8")) for path in (ROOT / "grafana" / "dashboards").glob("*.json")]
+    pages = [path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    named = {name for page in pages for name in re.findall(r"Eroica / \w+(?: itself)?|(?<=/d/)eroica-\w+", page)}
+    assert named
+    assert named <= {name for board in boards for name in (board["title"], board["uid"])}
 
 
 def test_both_commands_stand_on_the_first_screen() -> None:

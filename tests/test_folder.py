@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eroica_otel import folder as module
-from eroica_otel.folder import SWEEP_SECONDS, private_folder, remove, turn
+from eroica_otel.folder import SWEEP_SECONDS, private_folder, remove, renew, turn
 from eroica_otel.status import STATUS_FILE, StatusWriter
 
 
@@ -32,6 +32,23 @@ def test_what_a_dead_process_with_the_same_number_left_is_removed(tmp_path: Path
     (left / "window-1764430000").mkdir()
     (left / "window-1764430000" / "trace.json").touch()
     assert list(private_folder(str(tmp_path), 7).iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_directory_that_cannot_be_made_is_named_with_the_remedy(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=f"{place} cannot be made .*: set EROICA_DIR to a folder of your own"):
+        private_folder(str(tmp_path / place), 7)
+
+
+def test_what_lies_in_a_folder_can_be_made_to_look_new(tmp_path: Path) -> None:
+    folder = private_folder(str(tmp_path), 7)
+    (folder / "config.json").touch()
+    (folder / "elsewhere").symlink_to("nowhere")
+    for path in (folder / "config.json", folder):
+        os.utime(path, (0, 0))
+    renew(folder)
+    assert [path.lstat().st_mtime > 0 for path in (folder / "config.json", folder)] == [True, True]
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])

@@ -207,6 +207,20 @@ def test_a_trace_that_no_file_takes_is_summarised_in_memory_counted_and_said(
     assert "No space left on device; memory is used instead" in caplog.text
 
 
+def test_once_an_hour_the_folder_is_made_to_look_new(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what cleans /tmp would take the options of the next helper away, and the request for a window."""
+    beside.write()
+    beside.helper.tick()
+    config = beside.folder / CONFIG_FILE
+    os.utime(config, (0, 0))
+    beside.helper.tick()
+    assert config.stat().st_mtime == 0
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3601.0)
+    beside.helper.tick()
+    assert config.stat().st_mtime > 0
+
+
 def test_a_window_is_taken_down_after_its_time(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     beside.write()
     beside.helper.tick()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import is_launched_as_rank_zero, job_name, pod_of, resolve, resource_attributes
+from eroica_otel.identity import is_another, is_launched_as_rank_zero, job_name, pod_of, resolve, resource_attributes
 
 ARGV = ["/home/me/train.py", "--lr", "1"]
 
@@ -80,6 +80,14 @@ def test_a_process_group_wins_over_variables_once_it_is_there() -> None:
     assert resolve(WorkerConfig(), environment, ARGV, Distributed()).rank == 5
     assert resolve(WorkerConfig(), environment, ARGV, Distributed()).world_size == 8
     assert resolve(WorkerConfig(), environment, ARGV, Distributed(up=False)).rank == 1
+
+
+def test_a_process_group_that_comes_later_may_tell_of_another_rank_or_size() -> None:
+    environment = {"RANK": "1", "WORLD_SIZE": "2"}
+    assert is_another(resolve(WorkerConfig(), environment, ARGV), Distributed())
+    assert not is_another(resolve(WorkerConfig(), environment, ARGV, Distributed()), Distributed())
+    assert not is_another(resolve(WorkerConfig(), environment, ARGV, Distributed()), Distributed(up=False))
+    assert not is_another(resolve(WorkerConfig(), environment, ARGV))
 
 
 def test_options_win_and_the_role_is_not_known_yet() -> None:

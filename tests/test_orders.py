@@ -63,6 +63,10 @@ def test_the_worker_takes_the_values_and_answers(tmp_path: Path) -> None:
     told.orders.look()
     assert told.values == [{"window_seconds": 10.0, "degraded_ratio": 0.1}]
     assert order.answer(tmp_path, 0) == "window_seconds=10, degraded_ratio=0.1"
+    large = Order(options={"event_budget": 1_234_567})
+    large.give(tmp_path)
+    told.orders.look()
+    assert large.answer(tmp_path, 0) == "event_budget=1234567"
     assert Order().answer(tmp_path, 0) is None, "an answer to another order is none"
 
 

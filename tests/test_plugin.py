@@ -40,8 +40,9 @@ class Job:
     def __init__(self) -> None:
         self.events: list[object] = []
 
-    def start(self, recorder: Any, config: Any, guard: Any, say: Any, disable: Any) -> Any:
+    def start(self, recorder: Any, config: Any, guard: Any, say: Any, disable: Any, again: Any) -> Any:
         self.events.append("start")
+        self.again = again
         return self
 
     def stop(self, wait: bool) -> None:
@@ -233,6 +234,18 @@ def test_watch_and_step_serve_loops_without_loader_and_optimizer(job: Job) -> No
     assert handle.recorder.steps == 3
 
 
+def test_who_learns_of_another_rank_starts_anew_unless_it_was_closed_or_taken_off(job: Job) -> None:
+    handle = instrument()
+    list(DataLoader(Items()))
+    job.again()
+    assert job.events == ["start", ("stop", True), "start"]
+    handle.disable()
+    job.again()
+    handle.close()
+    job.again()
+    assert job.events == ["start", ("stop", True), "start", ("stop", True)]
+
+
 def test_in_a_loader_worker_it_takes_itself_away(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "worker 0 of 2")
     owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
@@ -301,6 +314,31 @@ def test_threads_start_at_the_first_event_and_close_leaves_neither_thread_nor_fo
         tmp_path,
     )
     assert json.loads(done.stdout) == [[], False, ["eroica-monitor", "eroica-poller"], True, [], [], True]
+
+
+def test_a_process_group_that_comes_after_the_first_input_tells_who_this_is(tmp_path: Path) -> None:
+    """As where torch.multiprocessing.spawn starts the ranks, and statistics of the data are made first."""
+    done = run(
+        script("""
+        from pathlib import Path
+        from eroica_otel.status import live_workers
+        import eroica_otel, torch.distributed
+        handle = eroica_otel.instrument()
+        train()
+        def until(rank):
+            while [status.identity.rank for _, status in live_workers(Path(os.environ["EROICA_DIR"]))] != [rank]:
+                time.sleep(0.05)
+        until(0)
+        torch.distributed.is_initialized = lambda: True
+        torch.distributed.get_rank, torch.distributed.get_world_size = lambda: 3, lambda: 4
+        until(3)
+        ((folder, status),) = live_workers(Path(os.environ["EROICA_DIR"]))
+        print(json.dumps([status.identity.world_size, status.identity.local_rank, threads()]))
+        handle.close()
+        """),
+        tmp_path,
+    )
+    assert json.loads(done.stdout) == [4, 3, ["eroica-monitor", "eroica-poller"]], done.stderr
 
 
 IN_CHILD = """

@@ -60,6 +60,8 @@ def test_an_unknown_delivery_is_said_with_the_known_ones_and_what_is_used() -> N
             {"remote_write_token_file": "t", "remote_write_user": "u", "remote_write_password_file": "p"},
             "are both set: unset one",
         ),
+        ({"OTEL_SDK_DISABLED": "True"}, {}, "unset it, or set EROICA_DISABLED=1"),
+        ({}, {"remote_write_headers": "X-Scope-OrgID=a"}, "add remote_write to OTEL_METRICS_EXPORTER"),
         ({}, {"remote_write_user": "u"}, "set both or none"),
         ({}, {"remote_write_password_file": "p"}, "set both or none"),
     ],
@@ -77,6 +79,7 @@ def test_what_contradicts_is_said_with_the_remedy(
         ({}, {}),
         ({"OTEL_METRICS_EXPORTER": "prometheus"}, {"pull": "node"}),
         ({}, {"pull": "node", "deliveries": "prometheus"}),
+        ({"OTEL_METRICS_EXPORTER": "none", "OTEL_SDK_DISABLED": "true"}, {}),
         ({"OTEL_METRICS_EXPORTER": "otlp,remote_write"}, {"remote_write_url": "http://a"}),
     ],
 )

@@ -10,7 +10,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from eroica_otel.errors import ConfigError, EroicaError
 from eroica_otel.model import Report
 from eroica_otel.publish.report import json as report_json
 from eroica_otel.publish.report import terminal
+from eroica_otel.wanted import OTLP, PROMETHEUS, wanted
 
 FAULT_SECONDS = 0.1
 """What "python" and "input" add to each iteration of one rank: to 0.16 s, so that it is more than a third then."""
@@ -59,6 +60,8 @@ LIMIT_SECONDS, LIMIT_WINDOWS = 100.0, 4
 """The demo gives up after this many seconds and windows: 120 s with the usual window of 5 s."""
 ALERT_SECONDS = 90.0 + follow.SETTLE_SECONDS
 """What scrapes, rules and Alertmanager's patience may add."""
+KEPT = ("OTEL_METRICS_EXPORTER", "OTEL_METRIC_EXPORT_INTERVAL", "EROICA_REMOTE_WRITE_")
+"""Beginnings of the caller's variables that are about the demo too: series may go elsewhere as well."""
 MARKER = ".eroica-demo"
 OURS = ("report.json", "report.html", "injected.json", "demo.log", "state", "workers", "control",
         "alert.json", "monitoring", "nodes")  # fmt: skip
@@ -95,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--window {arguments.window:g}: give 1 to 60 seconds")
     if lacks := LACKS.get(arguments.fault, str)():
         raise ConfigError(f"--fault {arguments.fault} needs {lacks}; --fault python works everywhere")
+    if left := _alone(os.environ, arguments.backend):
+        print(f"not used here: {', '.join(left)} (of your own trainings)")
     end_in_order()
     rank = arguments.rank if arguments.rank is not None else random.randrange(RANKS)
     fault = Fault(arguments.fault, rank, FAULT_SECONDS, FAULT_MEGABITS, FAULT_CORES)
@@ -112,6 +117,22 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"\n{as_text(found)}\n  more    {out / 'alert.json'}")
         follow.check(found, fault.rank, EXPECTED[fault.name])
     return 0
+
+
+def _alone(environment: MutableMapping[str, str], backend: str) -> list[str]:
+    """Take away what the caller has set for trainings and a localizer of its own; return the names.
+
+    Raises:
+        ConfigError: series would not reach the demo's localizer.
+    """
+    ours = [name for name in environment if name.startswith(("EROICA_", "OTEL_")) and not name.startswith(KEPT)]
+    for name in ours:
+        del environment[name]
+    needed = PROMETHEUS if backend == "prometheus" else OTLP
+    if "OTEL_METRICS_EXPORTER" in environment and needed not in wanted(environment):
+        given = environment["OTEL_METRICS_EXPORTER"]
+        raise ConfigError(f"OTEL_METRICS_EXPORTER={given!r} keeps series from the demo: unset it, or add {needed}")
+    return sorted(ours)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ CANNOT: Mapping[str, str] = MappingProxyType(
     }
 )
 """States in which no window can begin, with what to do."""
+STANDING_STILL = "it stands still, the window begins when it goes on"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,20 +52,20 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: no worker runs here, none of that job, or none that could take a window.
     """
     directory = Path(arguments.dir or WorkerConfig.from_env(os.environ).directory)
-    for job, rank in request(directory, arguments.job).items():
-        print(
-            f"asked rank {rank} of {job} for a window; it begins within some seconds and is judged when all delivered"
-        )
+    for asked in request(directory, arguments.job):
+        who = asked.identity
+        begins = STANDING_STILL if asked.state in ("blocked", "paused") else "it begins within some seconds"
+        print(f"asked rank {who.rank} of {who.training_job} for a window; {begins} and is judged when all delivered")
     return 0
 
 
-def request(directory: Path, job: str = "") -> dict[str, int]:
-    """Leave the request; return job -> rank that was asked.
+def request(directory: Path, job: str = "") -> list[Status]:
+    """Leave the request with one worker of each job; return those that were asked.
 
     Raises:
         ConfigError: nobody was found, or nobody whose loop is recognised.
     """
-    asked: dict[str, int] = {}
+    asked: dict[tuple[str, str], Status] = {}
     refused: list[str] = []
     seen = live_workers(directory)
     for folder, status in seen:
@@ -73,11 +74,11 @@ def request(directory: Path, job: str = "") -> dict[str, int]:
             continue
         if status.state in CANNOT:
             refused.append(f"rank {status.identity.rank} of {name} is {status.state}: {CANNOT[status.state]}")
-        elif name not in asked:
+        elif (status.identity.team, name) not in asked:
             (folder / REQUEST_FILE).touch(mode=0o600)
-            asked[name] = status.identity.rank
+            asked[status.identity.team, name] = status
     if asked:
-        return asked
+        return list(asked.values())
     if refused:
         raise ConfigError(refused[0])
     raise ConfigError(nobody(directory, [status for _, status in seen]))

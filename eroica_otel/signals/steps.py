@@ -92,9 +92,13 @@ class Learner:
 
     @property
     def unmatched(self) -> bool:
-        """Whether this loop is not recognised: many events, and no iteration in them."""
+        """Whether this loop is not recognised: many events, and no iteration in them.
+
+        Inputs alone say so before the first update only: later they are an evaluation, or many micro-batches.
+        """
         limit = 3 * LONGEST_PERIOD * self._repeats
-        return not self.cycle and (self.inputs_without_update >= 200 or self.segments_without_match >= limit)
+        never = not self.updates and self.inputs_without_update >= 200
+        return not self.cycle and (never or self.segments_without_match >= limit)
 
     def feed(self, rows: Iterable[tuple[int, int, int]]) -> list[Iteration]:
         """Take rows in order of time; return the iterations that they complete."""

@@ -7,13 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from eroica_otel.commands.demo import FAULT_CORES, HELP, MARKER, OURS, _own_folder
+from eroica_otel.commands.demo import FAULT_CORES, HELP, MARKER, OURS, _alone, _own_folder
 from eroica_otel.errors import ConfigError
 
 
 def test_the_help_says_how_hard_the_limit_of_the_cpu_is() -> None:
     assert FAULT_CORES == 0.07
     assert "--fault cpu gives one worker 7 % of a core: a worker of this training needs a tenth of one" in HELP
+
+
+def test_what_the_caller_has_set_for_its_own_trainings_is_left_out_but_for_further_deliveries() -> None:
+    kept = {
+        "OTEL_METRICS_EXPORTER": "otlp,remote_write", "EROICA_REMOTE_WRITE_URL": "http://127.0.0.1:1", "PATH": "/bin",
+    }  # fmt: skip
+    own = {"EROICA_DISABLED": "1", "EROICA_LOCALIZE_PROMETHEUS": "http://a", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "x"}
+    environment = {**own, **kept}
+    assert _alone(environment, "otlp") == sorted(own)
+    assert environment == kept
+
+
+@pytest.mark.parametrize(
+    ("exporter", "backend", "missing"),
+    [("none", "otlp", "otlp"), ("prometheus", "otlp", "otlp"), ("otlp", "prometheus", "prometheus")],
+)
+def test_a_delivery_that_leads_past_the_demo_is_refused(exporter: str, backend: str, missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"OTEL_METRICS_EXPORTER='{exporter}' .* or add {missing}"):
+        _alone({"OTEL_METRICS_EXPORTER": exporter}, backend)
 
 
 def test_what_an_earlier_demo_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

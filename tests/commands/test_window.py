@@ -27,11 +27,11 @@ def sleepers() -> Iterator[list[int]]:
         process.wait()
 
 
-def worker(folder: Path, pid: int, rank: int, job: str, state: str = "healthy") -> Path:
+def worker(folder: Path, pid: int, rank: int, job: str, state: str = "healthy", team: str = "vision") -> Path:
     """Leave what a worker leaves; return its request file."""
     (folder / str(pid)).mkdir(parents=True)
     made = StatusWriter(folder / str(pid) / STATUS_FILE)
-    made.write(status(pid=pid, state=state, identity=identity(rank, training_job=job)))
+    made.write(status(pid=pid, state=state, identity=identity(rank, training_job=job, team=team)))
     return folder / str(pid) / REQUEST_FILE
 
 
@@ -51,14 +51,25 @@ def test_one_worker_of_each_job_is_asked_and_it_is_the_lowest_rank(
 def test_a_job_can_be_chosen(tmp_path: Path, sleepers: list[int]) -> None:
     first = worker(tmp_path, sleepers[0], 0, "a")
     second = worker(tmp_path, sleepers[1], 0, "b")
-    assert request(tmp_path, "b") == {"b": 0}
+    assert [asked.identity.training_job for asked in request(tmp_path, "b")] == ["b"]
     assert (first.exists(), second.exists()) == (False, True)
 
 
 def test_asked_twice_is_asked_once(tmp_path: Path, sleepers: list[int]) -> None:
     path = worker(tmp_path, sleepers[0], 0, "a")
-    assert request(tmp_path) == request(tmp_path) == {"a": 0}
+    assert [asked.identity.rank for asked in (*request(tmp_path), *request(tmp_path))] == [0, 0]
     assert path.exists()
+
+
+def test_jobs_of_one_name_and_two_teams_are_two(
+    tmp_path: Path, sleepers: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = worker(tmp_path, sleepers[0], 0, "a", team="vision")
+    second = worker(tmp_path, sleepers[1], 0, "a", state="blocked", team="nlp")
+    assert main(["window", "--dir", str(tmp_path)]) == 0
+    assert (first.exists(), second.exists()) == (True, True)
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted("when it goes on" in line for line in lines) == [False, True]
 
 
 def test_without_any_training_the_error_says_where_it_looked(

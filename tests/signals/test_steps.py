@@ -157,6 +157,14 @@ def test_inputs_without_any_update_are_unmatched_from_200_on() -> None:
     assert states == [False, True, False]
 
 
+@pytest.mark.parametrize("text", ["(D0)*256 O0 (D0)*255", "(D0 O0)*3 (D1)*1000"], ids=["micro-batches", "evaluation"])
+def test_after_an_update_inputs_alone_are_not_unmatched_before_the_loop_is_known_either(text: str) -> None:
+    play = Play()
+    play(text)
+    assert play.learner.cycle == ()
+    assert not play.learner.unmatched
+
+
 def test_a_long_evaluation_after_learning_is_not_unmatched() -> None:
     play = Play()
     play("(D0 O0)*20 (D1)*1000")
