@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -46,8 +47,12 @@ class FakeGrafana(BoundedServer):
         broken: What a test found our answers to lack.
     """
 
-    def __init__(self, certificate: str = "", key: str = "", version: str = "11.6.0") -> None:
+    def __init__(self, certificate: str = "", key: str = "", version: str = "11.6.0", clients: str = "") -> None:
         super().__init__(Address("127.0.0.1", 0, certificate=certificate, key=key, token=TOKEN), _Api)
+        if clients:  # the authority of the certificates that who asks must show
+            assert self._tls is not None
+            self._tls.load_verify_locations(clients)
+            self._tls.verify_mode = ssl.CERT_REQUIRED
         self.version = version
         self.folders: dict[str, str] = {}
         self.boards: dict[str, dict[str, Any]] = {}
