@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from eroica_otel.boards.access import Access, check
@@ -42,7 +43,7 @@ def annotated(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         ConfigError: as ``access``, or an option is for a Grafana that is not given.
     """
     if arguments.grafana:
-        return access(arguments.grafana, arguments, environment, ANNOTATED)
+        return replace(access(arguments.grafana, arguments, environment, ANNOTATED), timeout_seconds=10.0)
     for name in _FILES:
         if getattr(arguments, f"grafana_{name}"):
             option = f"--grafana-{name.replace('_', '-')}"
