@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup servers demo test lint types contracts unit e2e stack format bench faults docs manifests wheel support interpreters oldest lock clean
+.PHONY: help setup servers demo test lint types contracts unit e2e stack format bench faults docs site manifests wheel support interpreters oldest lock clean
 # An environment without any PATH (env -i) is one too.
 ifeq ($(PATH),)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -82,6 +82,9 @@ docs: $(READY) ## renew the tables that follow from code
 	@$(BIN)/python alerts/generate.py
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && $(BIN)/python grafana/generate.py || \
 	  echo "make: the dashboards stay as they are: its generator needs Python 3.11"
+
+site: $(READY) ## build the documentation as a site into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 manifests: $(READY) ## write rules, dashboards, localizer and node agent for Kubernetes into build/kubernetes (kustomize)
 	@$(BIN)/python deploy/generate.py

@@ -140,8 +140,8 @@ file with 2. Changes count after a restart; nothing is lost by one.
   starts later has no reference before the next reference window: copy the folder of the other while that one is
   stopped, or start both together.
 - **Is it alive?** `/-/healthy` answers 503 when no round was made for a minute,
-  `eroica_localizer_last_round_timestamp_seconds` tells when the last one was, and `EroicaLocalizerAbsent` fires when
-  it is gone.
+  `eroica_localizer_last_round_timestamp_seconds` tells when the last one was. `EroicaLocalizerStuck` fires when
+  rounds stop, `EroicaLocalizerAbsent` when it is gone.
 - **Versions.** Series tell their schema (`eroica_build_info`). This version reads its own and the one before; a
   worker with another is left out. The localizer says so, and so does the worker's log where it delivers here.
 """

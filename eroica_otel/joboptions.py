@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from eroica_otel.boards.access import Access
 from eroica_otel.jobpolicy import Policies
 from eroica_otel.jobsend import Destinations
 from eroica_otel.jobstate import Patience
@@ -51,6 +52,7 @@ class JobOptions:
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
         send: Where its own series are pushed to.
+        annotate: The Grafana that gets annotations; None for none.
     """
 
     listen: Address | None
@@ -65,3 +67,4 @@ class JobOptions:
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None
     send: Destinations = field(default_factory=Destinations)
+    annotate: Access | None = None
