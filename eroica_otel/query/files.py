@@ -15,7 +15,7 @@ import msgspec
 from eroica_otel.errors import QueryError, one_line
 from eroica_otel.model import SCHEMA, WorkerWindow
 from eroica_otel.query import journal
-from eroica_otel.query.reading import Shown, Wanted, chosen, picked, shown_in
+from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen, picked, shown_in, tabled
 
 SUFFIX = ".jsonl"
 LINE_BYTES = 16 * 2**20
@@ -39,6 +39,11 @@ class FileReader:
     def windows(self, wanted: Wanted) -> Iterator[WorkerWindow]:
         """Yield what fits."""
         yield from picked(self._read(), chosen(self.shown(wanted), wanted), wanted)
+
+    def tables(self, wanted: Wanted) -> Iterator[Tabled]:
+        """Yield each window that fits as a table."""
+        kept = chosen(self.shown(wanted), wanted)
+        yield from tabled(picked(self._read(), kept, wanted), kept)
 
 
 def journal_reader(path: Path) -> FileReader:

@@ -29,7 +29,9 @@ _NUMBERS = {
     "seconds": names.WINDOW_SECONDS, "cpu_seconds": names.WINDOW_CPU, "sampler_gap_seconds": names.WINDOW_GAP,
     "throttled_ratio": names.WINDOW_THROTTLED, "run_delay_ratio": names.WINDOW_RUN_DELAY,
 }  # fmt: skip
-_OR_ZERO = {"floor": names.PATTERN_FLOOR, "stopped_seconds": names.WINDOW_STOPPED}
+_OR_ZERO = {
+    "floor": names.PATTERN_FLOOR, "stopped_seconds": names.WINDOW_STOPPED, "end_timestamp_seconds": names.WINDOW_END,
+}  # fmt: skip
 _COUNTS = {
     "world_size": names.WORLD_SIZE, "window_id": names.WINDOW_ID, "iterations": names.WINDOW_ITERATIONS,
 }  # fmt: skip
