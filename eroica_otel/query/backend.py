@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -24,9 +24,9 @@ from eroica_otel.query.promql import Series
 from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen
 from eroica_otel.query.scraped import Episode, Stream, episodes, own_labels, pulses
 from eroica_otel.query.scraped import chosen as one_of_replicas
-from eroica_otel.query.wide import table_of
+from eroica_otel.query.wide import Vectors, table_of
 from eroica_otel.table import Table
-from eroica_otel.tabled import in_parts, joined, taken
+from eroica_otel.tabled import joined, taken
 
 RANGE_PATH = "/api/v1/query_range"
 _STEPS = 240
@@ -80,14 +80,13 @@ class BackendReader:
         Raises:
             QueryError: the place cannot be read.
         """
-        vectors = table_of(spell.shown.training_job, self._asker.tables(spell._replace(last=self._end(spell))))
-        here = vectors.workers.window_id == spell.shown.window_id
-        if wanted.ranks:
-            here &= np.isin(vectors.workers.rank, sorted(wanted.ranks))
-        vectors = taken(vectors, here)
-        if len(vectors.workers) >= (len(wanted.ranks) or spell.shown.workers):
+        job, ranks = spell.shown.training_job, wanted.ranks
+        read = self._asker.tables(spell._replace(last=self._end(spell)))
+        vectors = _of(table_of(job, Vectors(read)), spell.shown, ranks)
+        if len(vectors.workers) >= (len(ranks) or spell.shown.workers):
             return vectors
-        return joined([vectors, in_parts(self._of_window(spell, wanted, vectors.workers.rank.tolist()))])
+        others = self._in_order(spell, wanted, vectors.workers.rank.tolist())
+        return joined([vectors, _of(table_of(job, self._asker.labelled(others)), spell.shown, ranks)])
 
     def _end(self, spell: Spell) -> float:
         return min(spell.last, spell.first + _PART_SECONDS) + SETTLE_SECONDS
@@ -123,11 +122,14 @@ class BackendReader:
                 times[key] = min(inside[0], begin), max(inside[-1], until), ranks
         return [Spell(Shown(*key, len(ranks)), first, last) for key, (first, last, ranks) in times.items()]
 
-    def _of_window(self, spell: Spell, wanted: Wanted, without: Iterable[int] = ()) -> Iterator[WorkerWindow]:
-        """Yield the windows of those who showed it, by rank."""
+    def _in_order(self, spell: Spell, wanted: Wanted, without: Iterable[int] = ()) -> list[tuple[Stream, Episode]]:
+        """Return those who showed it, by rank."""
         known = set(without)
         ranks = ((int(one[0].process.rank), one) for one in self._members(spell, wanted).items())
-        members = iter([one for rank, one in sorted(ranks, key=itemgetter(0)) if rank not in known])
+        return [one for rank, one in sorted(ranks, key=itemgetter(0)) if rank not in known]
+
+    def _of_window(self, spell: Spell, wanted: Wanted) -> Iterator[WorkerWindow]:
+        members = iter(self._in_order(spell, wanted))
         while group := list(islice(members, RANKS_PER_QUERY)):
             points = self._asker.windows(group)
             for stream, _ in group:
@@ -151,6 +153,15 @@ class BackendReader:
             if found:
                 return found
         return {}
+
+
+def _of(table: Table, shown: Shown, ranks: Collection[int]) -> Table:
+    """Return the rows that are of a window and of these ranks (empty: all), and tell its length and reason."""
+    workers = table.workers
+    here = (workers.window_id == shown.window_id) & np.isfinite(workers.seconds) & ~workers.reason.among({""})
+    if ranks:
+        here &= np.isin(workers.rank, sorted(ranks))
+    return taken(table, here)
 
 
 def _spell(series: Series, step: float) -> Spell:

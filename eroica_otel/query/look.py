@@ -6,17 +6,19 @@ Small questions are asked at each look; patterns only for windows that are new, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar, overload
 
 from eroica_otel import names
 from eroica_otel.model import Point
 from eroica_otel.query import bulk, export, promql
 from eroica_otel.query.client import Client, QueryFailed
+from eroica_otel.query.labelled import Labelled
 from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
-from eroica_otel.query.promql import Series
+from eroica_otel.query.promql import Raw, Series
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
     Episode,
@@ -38,6 +40,8 @@ VECTORS_PER_QUERY = 4000
 """Workers whose vectors are asked for at once, two each: 200 numbers are 6 KB."""
 RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
+STREAMED_PER_QUERY = 512
+"""The same of a stream, of which a line is held at a time; some 100,000 series, a third of VictoriaMetrics' limit."""
 
 STANDING = (
     names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
@@ -142,10 +146,45 @@ class Asker:
         begin = min(episode.begin for _, episode in group)
         end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
         selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
-        spans = {stream: (one.begin, min(one.end, one.begin + SETTLE_SECONDS)) for stream, one in group}
+        spans = {stream: _span(one) for stream, one in group}
         laid: list[Series] = []
         points = points_in(_without_vectors(self.between(selected, begin, end), laid), spans)
         return points | self._dictionaries.points(laid, spans, self._ask) if laid else points
+
+    def labelled(self, members: Sequence[tuple[Stream, Episode]]) -> Labelled:
+        """Return the windows of streams of one job as columns, in the layout of labels.
+
+        Raises:
+            QueryFailed: a question has no usable answer.
+        """
+        found = Labelled({stream: _span(one) for stream, one in members})
+        many = STREAMED_PER_QUERY if self.streams() else RANKS_PER_QUERY
+        for first in range(0, len(members), many):
+            self._into(found, members[first : first + many])
+        return found
+
+    def _into(self, found: Labelled, group: Sequence[tuple[Stream, Episode]]) -> None:
+        begin = min(episode.begin for _, episode in group)
+        end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
+        selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
+        try:
+            series = self._raw(selected, begin, end)
+            first = next(series, None)
+        except QueryFailed as error:
+            if error.outcome != "too_large" or len(group) == 1:
+                raise
+            half = len(group) // 2
+            self._into(found, group[:half])
+            self._into(found, group[half:])
+            return
+        found.take(series if first is None else chain([first], series))
+
+    def _raw(self, selected: str, begin: float, end: float) -> Iterator[Raw]:
+        if self.streams():
+            yield from self._counted(export.raw_between(self._client, selected, begin, end))
+            return
+        question = promql.raw(selected, end - begin + 0.01)
+        yield from self.ask(question, time=f"{end:.3f}", parse=promql.parse_raw)
 
     def between(self, selected: str, begin: float, end: float) -> Iterable[Series]:
         """Return all samples of a selector from ``begin`` to ``end`` (unix seconds of the backend, both included).
@@ -195,15 +234,25 @@ class Asker:
             raise
         self.counts["ok"] += 1
 
-    def ask(self, question: str, path: str = PATH, **fields: str) -> list[Series]:
-        """Return the answer to a question.
+    @overload
+    def ask(self, question: str, path: str = PATH, **fields: str) -> list[Series]: ...
+
+    @overload
+    def ask(
+        self, question: str, path: str = PATH, *, parse: Callable[[bytes], list[_Read]], **fields: str
+    ) -> list[_Read]: ...
+
+    def ask(
+        self, question: str, path: str = PATH, *, parse: Callable[[bytes], list[Any]] = promql.parse, **fields: str
+    ) -> list[Any]:
+        """Return the answer to a question, as ``parse`` understands it.
 
         Raises:
             QueryFailed: it has no usable answer.
         """
         # VictoriaMetrics hides the newest 30 s from instant questions unless nocache is set; others ignore it.
         try:
-            series = promql.parse(self._client.post(path, {"query": question, "nocache": "1", **fields}))
+            series = parse(self._client.post(path, {"query": question, "nocache": "1", **fields}))
         except QueryFailed as error:
             self.counts[error.outcome] += 1
             raise
@@ -215,6 +264,11 @@ class Asker:
 
     def _select(self, metric: names.Metric) -> str:
         return promql.selector([metric.name], self._match)
+
+
+def _span(shown: Episode) -> tuple[float, float]:
+    """Return in which time the first sample of a series is the window's."""
+    return shown.begin, min(shown.end, shown.begin + SETTLE_SECONDS)
 
 
 def _without_vectors(series: Iterable[Series], laid: list[Series]) -> Iterator[Series]:
