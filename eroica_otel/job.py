@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from eroica_otel import __version__, jobhang, jobview
+from eroica_otel import __version__, jobhang, jobview, names
 from eroica_otel.errors import ConfigError
 from eroica_otel.jobadmit import Admission
 from eroica_otel.jobfaults import Faults
@@ -28,7 +28,8 @@ from eroica_otel.jobshow import Show
 from eroica_otel.jobsources import Sources
 from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final, on_clock
 from eroica_otel.jobtalk import Talk
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.jobwindow import Evidence, Judges, evidence_of
+from eroica_otel.model import Finding, Point, Report
 from eroica_otel.publish.report.words import visible
 from eroica_otel.publish.series import LocalizerStatus
 from eroica_otel.publish.serve import MetricsServer
@@ -37,6 +38,7 @@ from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
+from eroica_otel.table import Table
 
 _JUDGED_KEPT = 64
 _HISTORY_KEPT = 8
@@ -68,7 +70,7 @@ class Localizer:
             ConfigError: the state folder or an address cannot be used.
             DeliveryError: a port is taken.
         """
-        self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
+        self._options, self._judges, self._clock, self._wall = options, Judges(judge), clock, wall
         self._talk, self._verdict = Talk(progress, clock), verdict
         self._faults, self._rejudged, self._admit = Faults(), 0, Admission(self._talk.say, wall)
         self._records: dict[JobKey, JobRecord] = {}
@@ -80,7 +82,7 @@ class Localizer:
         self._started = self._rounded = clock()
         with ExitStack() as undo:
             self.sources = Sources(
-                options.listen, options.backend, self._accept, say=self._talk.say, faults=self._faults
+                options.listen, options.backend, self._accept, take=self._take, say=self._talk.say, faults=self._faults
             )
             undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)
@@ -203,6 +205,12 @@ class Localizer:
             self._journal.append(window)
             self._news.set()
 
+    def _take(self, key: JobKey, table: Table) -> None:
+        """Take a window of a large job; the journal does not keep it, whoever reads it can read it again."""
+        self._admit(Point(names.WINDOW_ID.name, {}, window_id) for window_id in table.workers.window_id[:1].tolist())
+        if self._store.add_table(key, table, self._clock()):
+            self._news.set()
+
     def _jobs(self) -> dict[JobKey, Job]:
         """Return the jobs that deliver, and those that are only remembered."""
         remembered = {key: Job(key, {}, {}, 0.0, self._started) for key in self._records}
@@ -224,8 +232,8 @@ class Localizer:
         record = replace(before, judged=(*before.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
         self._talk.forget(job.key, arrived.window_id)
-        if len(arrived.windows) < expected:
-            self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.windows)), record)
+        if len(arrived.ranks) < expected:
+            self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.ranks)), record)
         else:
             self._store.release(job.key, arrived.window_id)
         self._undecided[job.key] = before
@@ -236,12 +244,11 @@ class Localizer:
         present = self._record(job.key)
         early, before = self._early.get((job.key, arrived.window_id), (Early(-math.inf, frozenset()), present))
         latest = present.report is None or present.report.window_id in arrived.ids
-        patience = self._options.patience
-        if latest and not is_final(early, arrived.windows.keys(), expected, now=self._clock(), patience=patience):
+        if latest and not is_final(early, arrived.ranks, expected, now=self._clock(), patience=self._options.patience):
             return
         known = self._early.pop((job.key, arrived.window_id), None) is not None
         self._store.release(job.key, arrived.window_id)
-        late = arrived.windows.keys() - early.ranks
+        late = arrived.ranks - early.ranks
         if known and latest and late:
             self._rejudged += 1
             self._give(job, arrived, expected, replace(before, judged=present.judged), tuple(late))
@@ -249,8 +256,8 @@ class Localizer:
     def _give(self, job: Job, arrived: Arrived, expected: int, record: JobRecord, late: Sequence[int] = ()) -> None:
         """Begin to judge, or tell why nobody can; ``record`` is what was known before the window."""
         twice = jobview.doubles(job)
-        windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
-        if not windows:
+        evidence = evidence_of(job.key[0], arrived, twice)
+        if not evidence.windows:
             # Nothing failed and nothing was judged: findings, history and the time of the latest verdict stay.
             report = jobview.shared_report(job, arrived, twice)
             self._records[job.key] = replace(record, report=report)
@@ -258,17 +265,14 @@ class Localizer:
             self._deliver(job.key, report)
             return
         judge = partial(
-            self._judge,
-            expected=expected,
-            policy=self._options.policies.of(*job.key),
-            history=record.history,
-            presence=jobhang.presence(job, self._clock(), self._options.patience),
-        )
-        given = Given(job, arrived, windows, record, twice, tuple(late))
+            evidence.judged, self._judges, expected=expected, policy=self._options.policies.of(*job.key),
+            history=record.history, presence=jobhang.presence(job, self._clock(), self._options.patience),
+        )  # fmt: skip
+        given = Given(job, arrived, evidence, record, twice, tuple(late))
 
         def judged() -> Report:  # beside the rounds: it changes nothing
-            reference = self._folder.reference(key_of(windows), self._wall())
-            return judge(windows, reference.windows if reference else ())
+            reference = self._folder.reference(key_of(evidence.windows), self._wall())
+            return judge(reference.windows if reference else ())
 
         def then(work: Work) -> None:
             self._undecided.pop(job.key, None)
@@ -286,22 +290,22 @@ class Localizer:
             return
         own = jobview.own_thresholds(self._options.policies.changes(*key))
         report, waited = replace(judged[0], window_id=arrived.named), self._clock() - arrived.first
-        report = jobview.with_notes(report, given.twice, waited, given.windows, own)
+        report = jobview.with_notes(report, given.twice, waited, given.evidence.windows, own)
         report = jobview.judged_again(report, given.late) if given.late else report
-        self._remember(replace(given.record, duration_seconds=work.seconds), report, given.windows, arrived.first)
+        self._remember(replace(given.record, duration_seconds=work.seconds), report, given.evidence, arrived.first)
         self._deliver(key, report)
 
-    def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow], first: float) -> None:
+    def _remember(self, record: JobRecord, report: Report, evidence: Evidence, first: float) -> None:
+        windows, policy = evidence.windows, self._options.policies.of(record.team, record.training_job)
         if report.reason == "reference" and all(window.iterations > 0 for window in windows):
-            reference = Reference(key_of(windows), self._wall(), tuple(windows))
+            reference = Reference(key_of(windows), self._wall(), evidence.kept(policy), len(windows))
             self._faults.guard("state", lambda: self._folder.keep(reference))
         job = self._jobs().get((record.team, record.training_job))
         found = tuple(jobview.opened(finding, report, windows, job) for finding in report.findings)
         present = {window.identity.rank for window in windows}
-        kept_ratio = self._options.policies.of(record.team, record.training_job).critical_kept_ratio
         self._records[record.team, record.training_job] = replace(
             record,
-            life=after_verdict(record.life, report, found, present, first, kept_ratio),
+            life=after_verdict(record.life, report, found, present, first, policy.critical_kept_ratio),
             report=report,
             history=(*record.history, replace(report, detail=None))[-_HISTORY_KEPT:],
             success_timestamp_seconds=self._wall(),

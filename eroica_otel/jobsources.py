@@ -15,7 +15,7 @@ from eroica_otel.errors import ConfigError
 from eroica_otel.jobfaults import Faults
 from eroica_otel.query.client import Backend, shown_url
 from eroica_otel.query.otlp import Delivery
-from eroica_otel.query.prometheus import PrometheusSource
+from eroica_otel.query.prometheus import PrometheusSource, Take
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.webserver import Address, is_loopback
 
@@ -51,6 +51,7 @@ class Sources:
         backend: Backend | None,
         accept: Callable[[Delivery], None],
         *,
+        take: Take | None = None,
         say: Callable[[str], None],
         faults: Faults,
     ) -> None:
@@ -67,7 +68,9 @@ class Sources:
             self.receiver = None if listen is None else Receiver(listen, accept)
             if self.receiver is not None:
                 undo.callback(self.receiver.stop)
-            self.reader = None if backend is None else PrometheusSource(backend, accept, say=say, guard=guard)
+            self.reader = (
+                None if backend is None else PrometheusSource(backend, accept, take=take, say=say, guard=guard)
+            )
             undo.pop_all()
 
     def __iter__(self) -> Iterator[Source]:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
-
-import numpy as np
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
@@ -24,9 +22,7 @@ from eroica_otel.query.promql import Series
 from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen
 from eroica_otel.query.scraped import Episode, Stream, episodes, own_labels, pulses
 from eroica_otel.query.scraped import chosen as one_of_replicas
-from eroica_otel.query.wide import Vectors, table_of
 from eroica_otel.table import Table
-from eroica_otel.tabled import joined, taken
 
 RANGE_PATH = "/api/v1/query_range"
 _STEPS = 240
@@ -80,13 +76,8 @@ class BackendReader:
         Raises:
             QueryError: the place cannot be read.
         """
-        job, ranks = spell.shown.training_job, wanted.ranks
-        read = self._asker.tables(spell._replace(last=self._end(spell)))
-        vectors = _of(table_of(job, Vectors(read)), spell.shown, ranks)
-        if len(vectors.workers) >= (len(ranks) or spell.shown.workers):
-            return vectors
-        others = self._in_order(spell, wanted, vectors.workers.rank.tolist())
-        return joined([vectors, _of(table_of(job, self._asker.labelled(others)), spell.shown, ranks)])
+        until = spell._replace(last=self._end(spell))
+        return self._asker.table(until, wanted.ranks, lambda known: self._in_order(spell, wanted, known))
 
     def _end(self, spell: Spell) -> float:
         return min(spell.last, spell.first + _PART_SECONDS) + SETTLE_SECONDS
@@ -153,15 +144,6 @@ class BackendReader:
             if found:
                 return found
         return {}
-
-
-def _of(table: Table, shown: Shown, ranks: Collection[int]) -> Table:
-    """Return the rows that are of a window and of these ranks (empty: all), and tell its length and reason."""
-    workers = table.workers
-    here = (workers.window_id == shown.window_id) & np.isfinite(workers.seconds) & ~workers.reason.among({""})
-    if ranks:
-        here &= np.isin(workers.rank, sorted(ranks))
-    return taken(table, here)
 
 
 def _spell(series: Series, step: float) -> Spell:

@@ -110,7 +110,7 @@ class Labelled:
 
     def _row(self, kind: _Kind, who: Who) -> int:
         """Return whose series it is, -1 for nobody's that is read."""
-        more = {mark[2:-3].decode(): value.decode() for mark, value in zip(_MARKS, who, strict=False)}
+        more = {mark[2:-3].decode(): value.decode() for mark, value in zip(_MARKS, who, strict=False) if value}
         own, added = own_labels({**kind.labels, **more}, names.BY_NAME[kind.name])
         stream = stream_of(own, added)
         row = -1 if stream is None else self._rows.get(stream, -1)

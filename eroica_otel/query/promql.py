@@ -140,5 +140,5 @@ def _samples(found: _Found | _RawFound) -> tuple[tuple[float, float], ...]:
     try:
         samples = [(when, float(text)) for when, text in given]
     except ValueError as error:
-        raise QueryFailed("malformed", f"a sample of the answer is no number ({one_line(str(error), 200)})") from error
+        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error), 200)})") from error
     return tuple(sample for sample in samples if math.isfinite(sample[0]) and math.isfinite(sample[1]))
