@@ -16,29 +16,28 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from eroica_otel import __version__, jobhang, jobview, names
+from eroica_otel import __version__, jobhang, jobview
 from eroica_otel.errors import ConfigError
 from eroica_otel.jobadmit import Admission
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
+from eroica_otel.jobinlet import Inlet
 from eroica_otel.jobjudge import Given, Judging, Work
 from eroica_otel.joboptions import JobOptions, Judge
 from eroica_otel.jobsend import Sender
 from eroica_otel.jobshow import Show
-from eroica_otel.jobsources import Sources
+from eroica_otel.jobsources import Places, Sources
 from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final, on_clock
 from eroica_otel.jobtalk import Talk
 from eroica_otel.jobwindow import Evidence, Judges, evidence_of
-from eroica_otel.model import Finding, Point, Report
+from eroica_otel.model import Finding, Report
 from eroica_otel.publish.report.words import visible
 from eroica_otel.publish.series import LocalizerStatus
 from eroica_otel.publish.serve import MetricsServer
 from eroica_otel.query.journal import Journal
-from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
-from eroica_otel.table import Table
 
 _JUDGED_KEPT = 64
 _HISTORY_KEPT = 8
@@ -81,9 +80,9 @@ class Localizer:
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = self._rounded = clock()
         with ExitStack() as undo:
-            self.sources = Sources(
-                options.listen, options.backend, self._accept, take=self._take, say=self._talk.say, faults=self._faults
-            )
+            inlet = Inlet(self._store, self._admit, lambda window: self._journal.append(window), self._news.set, clock)
+            places = Places(options.listen, options.backend, options.files, options.state)
+            self.sources = Sources(places, inlet, say=self._talk.say, faults=self._faults)
             undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)
             undo.callback(self.metrics.stop)
@@ -197,19 +196,6 @@ class Localizer:
         self._save()
         self._journal.close()
         self._folder.close()
-
-    def _accept(self, delivery: Delivery) -> None:
-        self._admit(delivery.points)
-        window = self._store.add(delivery, self._clock())
-        if window is not None:
-            self._journal.append(window)
-            self._news.set()
-
-    def _take(self, key: JobKey, table: Table) -> None:
-        """Take a window of a large job; the journal does not keep it, whoever reads it can read it again."""
-        self._admit(Point(names.WINDOW_ID.name, {}, window_id) for window_id in table.workers.window_id[:1].tolist())
-        if self._store.add_table(key, table, self._clock()):
-            self._news.set()
 
     def _jobs(self) -> dict[JobKey, Job]:
         """Return the jobs that deliver, and those that are only remembered."""

@@ -32,6 +32,7 @@ class JobOptions:
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
         send: Where its own series are pushed to.
+        files: Folder of pattern files that is followed; "" for none.
     """
 
     listen: Address | None
@@ -46,3 +47,4 @@ class JobOptions:
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None
     send: Destinations = field(default_factory=Destinations)
+    files: str = ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,16 +17,22 @@ from eroica_otel import names
 from eroica_otel.errors import ConfigError
 from eroica_otel.job import Localizer
 from eroica_otel.jobfaults import Faults
+from eroica_otel.jobinlet import Inlet
 from eroica_otel.joboptions import JobOptions, Judge
-from eroica_otel.jobsources import Sources, check_backend
+from eroica_otel.jobsources import Places, Sources, check_backend
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Report
 from eroica_otel.query.client import Backend
+from eroica_otel.query.store import Store
 from eroica_otel.statefolder import Reference
 from eroica_otel.webserver import Address
 from factories_central import LOOPBACK, WINDOW, fetch, most_python, send_windows, windows
 
 WHOLE = {"compute": 0.4, "communication": 0.3, "python": 0.1, "idle": 0.2}
+
+
+def nowhere() -> Inlet:
+    return Inlet(Store(), print, print, print, time.monotonic)
 
 
 class Desk:
@@ -166,7 +173,7 @@ def test_what_nobody_foresaw_in_a_look_is_counted_and_the_thread_goes_on(
 ) -> None:
     faults = Faults()
     with backend() as server:
-        sources = Sources(None, Backend(server.url), print, say=print, faults=faults)
+        sources = Sources(Places(None, Backend(server.url)), nowhere(), say=print, faults=faults)
         assert sources.reader is not None
         sources.reader._asker.look = lambda back: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         sources.reader._guard(sources.reader.look)
@@ -176,7 +183,7 @@ def test_what_nobody_foresaw_in_a_look_is_counted_and_the_thread_goes_on(
 
 def test_without_any_source_there_is_no_localizer() -> None:
     with pytest.raises(ConfigError, match="no source"):
-        Sources(None, None, print, say=print, faults=Faults())
+        Sources(Places(), nowhere(), say=print, faults=Faults())
 
 
 @pytest.mark.parametrize(
@@ -254,5 +261,7 @@ def test_of_a_large_job_late_workers_bring_a_second_verdict(desk: Desk) -> None:
     desk.server.samples.scrape(NOW, NOW + 15, given)
     desk.server.samples.now += 15
     desk.look(localizer)
-    assert (desk.verdicts[-1].workers_seen, desk.verdicts[-1].missing_ranks) == (4, ())
-    assert desk.verdicts[-1].notes[-1].startswith("judged again: rank 2 came after the first verdict")
+    last = desk.verdicts[-1]
+    assert last.workers_seen == 4
+    assert not last.missing_ranks
+    assert last.notes[-1].startswith("judged again: rank 2 came after the first verdict")

@@ -164,11 +164,15 @@ class Store:
             self._settle(job, kept, now)
             return bool(fresh.any()) and window_id in job.windows
 
-    def restore(self, window: WorkerWindow, now: float) -> None:
-        """Take in a window from the journal, in the order in which they came; its worker is not thereby alive."""
+    def restore(self, window: WorkerWindow, now: float) -> WorkerWindow | None:
+        """Take in a window from a file, in the order in which they came; its worker is not thereby alive.
+
+        Return it under the id that it is kept by, None where it is known or no window.
+        """
         with self._lock:
             job = self._job((window.identity.team, window.identity.training_job), now)
-            self._keep(job, _gathered(job, window, now), now)
+            window = _gathered(job, window, now)
+            return window if self._keep(job, window, now) else None
 
     def release(self, key: JobKey, window_id: int) -> None:
         """Drop the contents of a window that was judged; its id stays known, so that it is not taken in again."""

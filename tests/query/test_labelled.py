@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def odd(window_id: int = WINDOW) -> list[WorkerWindow]:
 
 
 @pytest.mark.parametrize("added", [{}, {"rank": "scraped", "replica": "a"}])
-def test_a_table_says_what_the_windows_say(reader: Reader, added: dict[str, str]) -> None:
+def test_a_table_says_what_the_windows_say(reader: Reader, added: dict[str, Any]) -> None:
     reader.samples.scrape(NOW - 60, NOW - 30, odd(WINDOW - 60), **added)
     reader.samples.scrape(NOW - 30, NOW, odd(), **added)
     windows_read = reader.windows()
