@@ -263,7 +263,7 @@ def write(path: Path) -> None:
     form = Layout("x", tuple(Resource("r", "", "1", 1.0, False) for _ in range(200)), 64)
     writer = Writer(form, FileStore(create(open_folder(path), "x.ring", form, 1)))
     while True:
-        writer.append(time.monotonic_ns(), [float(writer.number + 1)] * 200)
+        writer.append(time.monotonic_ns(), [float(writer.batches + 1)] * 200)
 
 
 def two_processes(arguments: argparse.Namespace) -> int:

@@ -27,8 +27,8 @@ NIC = (
 )
 
 
-def layout(resources: tuple[Resource, ...] = NIC, slots: int = 8, family: str = "net") -> Layout:
-    return Layout(family, resources, slots)
+def layout(resources: tuple[Resource, ...] = NIC, slots: int = 8, family: str = "net", batch: int = 1) -> Layout:
+    return Layout(family, resources, slots, batch)
 
 
 class Memory:
@@ -89,14 +89,14 @@ class Race:
         self.memory = Memory(form.size, pick, cuts, divide_loads)
         self.writer = Writer(form, self.memory)
         self.reader = Samplings(form, self.memory)
-        self.writer.number = max(0, before - slots)
-        while self.writer.number < before:
+        self.writer.batches = max(0, before - slots)
+        while self.writer.batches < before:
             self._append()
         while self.memory.waiting:
             self.memory.happen()
 
     def _append(self) -> None:
-        number = self.writer.number + 1
+        number = self.writer.batches + 1
         self.writer.append(number, [number] * 3)
 
     def write(self, parts: int) -> None:

@@ -93,7 +93,7 @@ writer = Writer(form, FileStore(file))
 print("ready", flush=True)
 until = time.monotonic() + 30
 while time.monotonic() < until:
-    writer.append(time.monotonic_ns(), [float(writer.number + 1)] * 200)
+    writer.append(time.monotonic_ns(), [float(writer.batches + 1)] * 200)
 """
 
 
