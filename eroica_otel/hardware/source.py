@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +44,20 @@ class Source(Protocol):
 
     def read(self) -> Sequence[float]:
         """Return the raw values of all resources, NaN for one that could not be read now; never raises."""
+
+
+@runtime_checkable
+class BatchSource(Source, Protocol):
+    """A source that can take several readings at little cost each and make numbers of them afterwards.
+
+    Attributes:
+        most_rows: How many it can take before ``rows`` must be asked.
+    """
+
+    most_rows: int
+
+    def take(self, row: int) -> None:
+        """Take reading ``row`` = 0, 1, ...; never raises."""
+
+    def rows(self, count: int) -> Sequence[Sequence[float]]:
+        """Return the readings 0 to ``count`` - 1, raw as ``read`` gives them; never raises."""
