@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -108,9 +108,13 @@ class Case:
         """What is done, with the nominal size."""
         return self.what.replace("{size}", f"{self.size:g} {self.unit}".strip())
 
-    def published_seed(self) -> int:
-        """Return the one seed whose run counts in the table: a fixed hash of the id, never one of the tuning seeds."""
-        return 1000 + int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big") % 1_000_000
+    def seeds(self, count: int = 1) -> tuple[int, ...]:
+        """Return the seeds whose runs count in the table, the first one alone for most cases.
+
+        They follow from the id by a fixed hash and are never those for tuning.
+        """
+        drawn = (hashlib.sha256(f"{self.name} {number}".encode()).digest()[:4] for number in range(count))
+        return tuple(1000 + int.from_bytes(four, "big") % 1_000_000 for four in drawn)
 
     def draw(self, seed: int) -> Drawn:
         """Return whom, how much and when ``seed`` hurts; the same on every machine."""
@@ -130,6 +134,6 @@ class Case:
         return tuple(sorted(dice.sample(everybody, count)))
 
 
-def thrice(names: list[str], count: int = 30) -> list[str]:
+def thrice(names: Iterable[str], count: int = 30) -> frozenset[str]:
     """Return the ``count`` cases that get three seeds, drawn by the same hash: those whose id hashes lowest."""
-    return sorted(sorted(names, key=lambda name: hashlib.sha256(f"thrice {name}".encode()).hexdigest())[:count])
+    return frozenset(sorted(names, key=lambda name: hashlib.sha256(f"thrice {name}".encode()).digest())[:count])
