@@ -70,7 +70,7 @@ def _lose(device: str, ratio: float) -> None:
     _run("tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "1")
     _run("tc", "class", "add", *at, "classid", "1:1", "htb", *rate)
     _run("tc", "class", "add", *at, "classid", "1:2", "htb", "rate", "8bit", "quantum", "1000")
-    _run("tc", "qdisc", "add", "dev", device, "parent", "1:2", "pfifo", "limit", "1")
+    _run("tc", "qdisc", "add", "dev", device, "parent", "1:2", "pfifo", "limit", "0")
     # Load a random word; not below the bound: no match; below: match, which means class 1:2.
     code = f"4,32 0 0 {_RANDOM_WORD},53 1 0 {round(ratio * 2**32)},6 0 0 4294967295,6 0 0 0"
     _run("tc", "filter", "add", *at, "protocol", "all", "bpf", "bytecode", code, "flowid", "1:2")

@@ -75,16 +75,16 @@ def look_up(hidden: Any, order: Order, scene: Scene) -> Any:
 
 def recompile(hidden: Any, order: Order, scene: Scene) -> Any:
     """Call a compiled function with a shape that it has not seen, so that it is compiled again: ``value`` layers."""
+    from torch import _dynamo  # an optimizer has imported it
+
     compiled = scene.kept.get("compiled")
     if compiled is None:
-        import torch._dynamo
-
-        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 20
+        _dynamo.config.recompile_limit = _dynamo.config.accumulated_recompile_limit = 1 << 20
         compiled = scene.kept["compiled"] = torch.compile(_layers, backend="eager", dynamic=False)
     size = scene.kept["size"] = scene.kept.get("size", 1) + 1
     compiled(torch.ones(size), round(order.value))
     if size % 8 == 0:
-        torch._dynamo.reset()  # or the look at all that was compiled before takes longer and longer
+        _dynamo.reset()  # or the look at all that was compiled before takes longer and longer
     return hidden
 
 
