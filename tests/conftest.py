@@ -15,7 +15,7 @@ LOOP = ("test_loop.py", "test_bad_input.py")
 SLOW = (
     "test_packaging.py", "test_remotewrite.py", "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py",
     "test_nothing_stays.py", "test_report_browser.py",
-    "test_dashboards_live.py",
+    "test_dashboards_live.py", "test_fault_mechanisms.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""
 BESIDE = (

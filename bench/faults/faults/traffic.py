@@ -10,6 +10,7 @@ import contextlib
 import socket
 import sys
 import threading
+import time
 
 PART = bytes(1 << 20)
 
@@ -32,9 +33,18 @@ def send(host: str, port: int, streams: int) -> None:
 
 
 def _fill(host: str, port: int) -> None:
-    with socket.create_connection((host, port)) as connection:
+    with _connected(host, port) as connection:
         while True:
             connection.sendall(PART)
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    """Connect to a receiver that may only be starting."""
+    while True:
+        try:
+            return socket.create_connection((host, port))
+        except ConnectionRefusedError:
+            time.sleep(0.1)
 
 
 def _drain(connection: socket.socket) -> None:

@@ -24,16 +24,16 @@ CASES: tuple[Case, ...] = (
         inject.store("samples"), ONE_RANK, WORKER, SLOW_STORE, 0.6, "s", arguments=WORKERS, function=FETCH,
     ),
     Case(
-        "input-node", "input", "ddp", "the batches of one node come {size} late", inject.store("samples"), ONE_NODE,
-        WORKER, SLOW_STORE, 0.07, "s", function=FETCH, source="InternLM/xtuner#1790",
+        "input-node", "input", "accelerated", "the batches of one node come {size} late", inject.store("samples"),
+        ONE_NODE, WORKER, SLOW_STORE, 0.07, "s", function=FETCH, source="InternLM/xtuner#1790",
     ),
     Case(
         "input-half", "input", "ddp", "the batches of half the ranks come {size} late", inject.store("samples"), HALF,
         WORKER, SLOW_STORE, 0.07, "s", function=FETCH,
     ),
     Case(
-        "input-all", "input", "ddp", "all batches come {size} late", inject.store("samples"), ALL, JOB, SLOW_STORE,
-        0.07, "s", function=FETCH, source="horovod/horovod#824",
+        "input-all", "input", "lightning_", "all batches come {size} late", inject.store("samples"), ALL, JOB,
+        SLOW_STORE, 0.07, "s", function=FETCH, source="horovod/horovod#824",
     ),
     Case(
         "input-every-8th", "input", "ddp", "every 8th batch of one rank comes {size} late",
@@ -81,7 +81,7 @@ CASES: tuple[Case, ...] = (
         WORKER, SLOW_STORE, 0.07, "s", arguments=OBJECTS, function=OBJECT,
     ),
     Case(
-        "objects-slow-node", "input", "ddp", "the object store sends one node {size}", inject.slow_store("objects"),
+        "objects-slow-node", "input", "fsdp", "the object store sends one node {size}", inject.slow_store("objects"),
         ONE_NODE, WORKER, SLOW_STORE, 60, "kB/s", arguments=OBJECTS, function=OBJECT,
     ),
     Case(
@@ -94,7 +94,7 @@ CASES: tuple[Case, ...] = (
         function="read_shard",
     ),
     Case(
-        "disk-node", "input", "ddp", "samples are read from disk, which gives each rank of one node {size}",
+        "disk-node", "input", "fsdp", "samples are read from disk, which gives each rank of one node {size}",
         inject.both(COLD, inject.disk()), ONE_NODE, WORKER, SLOW_STORE, 12, "MB/s", needs=DISK,
         function="read_shard",
     ),
@@ -105,7 +105,7 @@ CASES: tuple[Case, ...] = (
     ),
     # Each of the two waits for the other, and so both are slower than the ranks of other nodes.
     Case(
-        "locked-cache", "input", "ddp", "two ranks lock one cache for {size} a batch",
+        "locked-cache", "input", "experts", "two ranks lock one cache for {size} a batch",
         inject.files_switch("read-cache"), TWO_RANKS, WORKER, LOCKED_CACHE, 0.05, "s", function="read_cache",
     ),
     Case(
@@ -113,7 +113,7 @@ CASES: tuple[Case, ...] = (
         inject.switch("tokenize"), ONE_RANK, WORKER, INPUT, 0.05, "s",
     ),
     Case(
-        "tokenize-all", "input", "ddp", "all tokenise in the input, {size} of a core a batch",
+        "tokenize-all", "input", "hf", "all tokenise in the input, {size} of a core a batch",
         inject.switch("tokenize"), ALL, JOB, INPUT, 0.05, "s", 2, 1, source="AnswerDotAI/ModernBERT#236",
     ),
     Case(

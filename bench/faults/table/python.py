@@ -62,8 +62,8 @@ SIZES: tuple[Case, ...] = (
 
 WHERE: tuple[Case, ...] = (
     Case(
-        "python-two", "python", "ddp", "two ranks compute {size} an iteration in Python", AUGMENT, TWO_RANKS, WORKER,
-        OVERHEAD, 0.06, "s", 3, 2, function="augment",
+        "python-two", "python", "accelerated", "two ranks compute {size} an iteration in Python", AUGMENT, TWO_RANKS,
+        WORKER, OVERHEAD, 0.06, "s", 3, 2, function="augment",
     ),
     Case(
         "python-node", "python", "ddp", "both ranks of one node compute {size} an iteration in Python", AUGMENT,
@@ -74,7 +74,7 @@ WHERE: tuple[Case, ...] = (
         WORKER, BLOCKED, 0.06, "s", function="slow_backward",
     ),
     Case(
-        "python-all", "python", "ddp", "all ranks compute {size} an iteration in Python", AUGMENT, ALL, JOB, OVERHEAD,
+        "python-all", "python", "conv", "all ranks compute {size} an iteration in Python", AUGMENT, ALL, JOB, OVERHEAD,
         0.04, "s", 2, 1, function="augment",
     ),
     Case(
@@ -87,7 +87,7 @@ WHERE: tuple[Case, ...] = (
         inject.switch("augment", rotating=True), ROTATING, JOB, OVERHEAD, 0.06, "s", function="augment",
     ),
     Case(
-        "python-first", "python", "ddp", "one rank computes {size} an iteration from the first on", AUGMENT,
+        "python-first", "python", "accelerated", "one rank computes {size} an iteration from the first on", AUGMENT,
         ONE_RANK, WORKER, OVERHEAD, 0.06, "s", onset=FIRST, function="augment",
     ),
     Case(
@@ -121,15 +121,15 @@ CODE: tuple[Case, ...] = (
         inject.switch("slow-forward"), ONE_RANK, WORKER, BLOCKED, 0.07, "s", function="slow_forward",
     ),
     Case(
-        "clip-gradients", "python", "ddp", "one rank looks at its gradients in Python, {size} an iteration",
+        "clip-gradients", "python", "accelerated", "one rank looks at its gradients in Python, {size} an iteration",
         inject.switch("clip-gradients"), ONE_RANK, WORKER, OVERHEAD, 0.06, "s", function="clip_gradients",
     ),
     Case(
-        "read-status", "python", "ddp", "one rank calls a program in the loop and waits {size} for it",
+        "read-status", "python", "lightning_", "one rank calls a program in the loop and waits {size} for it",
         inject.switch("read-status"), ONE_RANK, WORKER, BLOCKED, 0.06, "s",
     ),
     Case(
-        "write-log", "python", "ddp", "rank 0 writes a log that takes its lines slowly, {size} an iteration",
+        "write-log", "python", "experts", "rank 0 writes a log that takes its lines slowly, {size} an iteration",
         inject.switch("write-log"), RANK_0, WORKER, BLOCKED, 0.06, "s",
     ),
     Case(
@@ -137,7 +137,7 @@ CODE: tuple[Case, ...] = (
         inject.switch("print-progress"), ONE_RANK, WORKER, BLOCKED, 0.12, "s", function="print_progress",
     ),
     Case(
-        "short-waits", "python", "ddp", "one rank waits {size} an iteration in many short pieces",
+        "short-waits", "python", "accumulate", "one rank waits {size} an iteration in many short pieces",
         inject.switch("short-waits"), ONE_RANK, WORKER, BLOCKED, 0.06, "s", function="short_waits",
     ),
     Case(
@@ -158,7 +158,7 @@ CODE: tuple[Case, ...] = (
         inject.switch("collect-garbage"), ALL, JOB, GC, 0.04, "s", 2, 1,
     ),
     Case(
-        "gc-rare", "gc", "ddp", "one rank collects a very large heap every 20th iteration, {size} each",
+        "gc-rare", "gc", "experts", "one rank collects a very large heap every 20th iteration, {size} each",
         inject.switch("collect-garbage", every=20), ONE_RANK, WORKER, GC, 0.5, "s",
         source="marin-community/marin#9224",
     ),

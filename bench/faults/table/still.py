@@ -19,11 +19,11 @@ CASES: tuple[Case, ...] = (
         STOPPED,
     ),
     Case(
-        "stopped-for-a-while", "stopped", "ddp", "SIGSTOP to one rank, SIGCONT after {size}", inject.stop(), ONE_RANK,
-        HANG, STOPPED, 40, "s",
+        "stopped-for-a-while", "stopped", "lightning_", "SIGSTOP to one rank, SIGCONT after {size}", inject.stop(),
+        ONE_RANK, HANG, STOPPED, 40, "s",
     ),
     Case(
-        "stopped-again", "stopped", "ddp", "one rank is stopped for {size} and runs for 2 s, again and again",
+        "stopped-again", "stopped", "hf", "one rank is stopped for {size} and runs for 2 s, again and again",
         inject.stop(2.0), ONE_RANK, WORKER, STOPPED, 2, "s",
     ),
     Case(
@@ -55,8 +55,8 @@ CASES: tuple[Case, ...] = (
         HANG, MISSING, arguments=AVERAGE, source="konstmish/prodigy#35",
     ),
     Case(
-        "metric-keys", "hang", "ddp", "one rank reduces one metric fewer than the others", inject.together("log-dict"),
-        ONE_RANK, HANG, MISSING, source="Lightning-AI/pytorch-lightning#19106",
+        "metric-keys", "hang", "accelerated", "one rank reduces one metric fewer than the others",
+        inject.together("log-dict"), ONE_RANK, HANG, MISSING, source="Lightning-AI/pytorch-lightning#19106",
     ),
     Case(
         "other-order", "hang", "ddp", "one rank calls the collectives of two groups in another order",
@@ -78,8 +78,8 @@ CASES: tuple[Case, ...] = (
         arguments=("--epoch", "60"), source="ultralytics/ultralytics#26085",
     ),
     Case(
-        "full-pipe", "hang", "ddp", "rank 0 prints into a pipe that nobody reads any more", inject.switch("full-pipe"),
-        RANK_0, HANG, PYTHON, function="print_into_full_pipe",
+        "full-pipe", "hang", "lightning_", "rank 0 prints into a pipe that nobody reads any more",
+        inject.switch("full-pipe"), RANK_0, HANG, PYTHON, function="print_into_full_pipe",
     ),
     Case(
         "endless-loop", "hang", "experts", "one rank loops without an end in Python", inject.switch("search-for-ever"),
@@ -90,7 +90,7 @@ CASES: tuple[Case, ...] = (
         inject.switch("spin-in-c"), ONE_RANK, HANG, PYTHON,
     ),
     Case(
-        "dead-thread", "hang", "ddp", "one rank's training fails while another thread keeps its process alive",
+        "dead-thread", "hang", "accumulate", "one rank's training fails while another thread keeps its process alive",
         inject.switch("die-quietly"), ONE_RANK, HANG, GONE,
     ),
     Case(

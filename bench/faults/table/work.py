@@ -33,15 +33,15 @@ CASES: tuple[Case, ...] = (
         6, "samples",
     ),
     Case(
-        "batch-half", "work", "ddp", "half of the ranks get {size} more than the others' 8", BATCH, HALF, WORKER,
-        MORE, 6, "samples",
+        "batch-half", "work", "accelerated", "half of the ranks get {size} more than the others' 8", BATCH, HALF,
+        WORKER, MORE, 6, "samples",
     ),
     Case(
         "micro-batches", "work", "accumulate", "one rank's micro-batches have {size} more",
         inject.switch("uneven-micro"), ONE_RANK, WORKER, MORE, 3, "samples",
     ),
     Case(
-        "long-sequences", "work", "ddp", "one rank draws longer sequences, up to {size} more",
+        "long-sequences", "work", "hf", "one rank draws longer sequences, up to {size} more",
         inject.switch("long-sequences"), ONE_RANK, WORKER, MORE, 14, "samples", source="Tencent-Hunyuan/UniRL#45",
     ),
     Case(
@@ -66,7 +66,7 @@ CASES: tuple[Case, ...] = (
         inject.switch("stage-work"), ONE_RANK, WORKER, MORE, 0.03, "s",
     ),
     Case(
-        "recompile", "compile", "ddp", "one rank compiles {size} anew for a new shape in every iteration",
+        "recompile", "compile", "experts", "one rank compiles {size} anew for a new shape in every iteration",
         inject.switch("recompile"), ONE_RANK, WORKER, COMPILED, 10, "layers", source="karpathy/nanochat#722",
     ),
     Case(
@@ -104,7 +104,7 @@ CASES: tuple[Case, ...] = (
         inject.switch("save-checkpoint", iterations=1), RANK_0, SILENCE, frozenset(), 8, "s",
     ),
     Case(
-        "validation-pause", "quiet", "ddp", "all ranks validate once, which takes {size}",
+        "validation-pause", "quiet", "lightning_", "all ranks validate once, which takes {size}",
         inject.together("evaluate", iterations=1), ALL, SILENCE, frozenset(), 8, "s",
     ),
 )  # fmt: skip
