@@ -25,11 +25,13 @@ class Turn(NamedTuple):
     seed: int
 
 
-def selected(cases: Iterable[Case], patterns: str) -> list[Case]:
-    """Return the cases whose id or class one of the patterns ("link-*,clean-*") fits; all for ""."""
-    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()] or ["*"]
-    return [case for case in cases if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted
-                                          for name in (case.name, case.klass))]  # fmt: skip
+def selected(cases: Sequence[Case], patterns: str) -> list[Case]:
+    """Return the cases whose id a pattern of ("link-*,quota") fits, or, where it fits none, whose class; all for ""."""
+    found: set[str] = set()
+    for pattern in [pattern.strip() for pattern in patterns.split(",") if pattern.strip()] or ["*"]:
+        by_name = fnmatch.filter((case.name for case in cases), pattern)
+        found |= set(by_name) or {case.name for case in cases if fnmatch.fnmatchcase(case.klass, pattern)}
+    return [case for case in cases if case.name in found]
 
 
 def turns(cases: Sequence[Case], seeds: str, everything: Iterable[Case]) -> list[Turn]:

@@ -79,18 +79,22 @@ def blocks(starts: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]
     return np.asarray(periods[:whole].reshape(-1, BLOCK).mean(axis=1))
 
 
-def effect_of(clean: NDArray[np.float64], faulty: NDArray[np.float64], onset: int, stood_still: bool) -> Effect:
+def effect_of(
+    clean: NDArray[np.float64], faulty: NDArray[np.float64], onset: tuple[int, int], stood_still: bool
+) -> Effect:
     """Return the effect, from when each iteration of the twin and of the faulty run began.
 
     Args:
-        onset: Index of the first iteration that may be slower; WARM where the fault is there from the beginning.
+        onset: How many iterations had begun before the fault was started, and index of the first one that is as slow
+            as it can be; 0 and WARM where the fault is there from the beginning.
 
     Raises:
         EroicaError: there are too few iterations to say anything.
     """
     twin = blocks(clean[WARM:])
-    before, after = blocks(faulty[WARM:onset]), blocks(faulty[onset:])
-    same = blocks(clean[onset : onset + len(after) * BLOCK + 1])
+    started, slow = onset
+    before, after = blocks(faulty[WARM : max(WARM, started)]), blocks(faulty[slow:])
+    same = blocks(clean[slow : slow + len(after) * BLOCK + 1])
     noise = np.concatenate([twin - twin.mean(), before - before.mean()]) if len(before) else twin - twin.mean()
     if len(twin) < 3 or (not stood_still and not len(after)):
         raise EroicaError(f"{len(twin)} blocks of the clean twin and {len(after)} after the onset tell no effect")
@@ -114,10 +118,10 @@ def measure(case: Case, drawn: Drawn, folder: Path) -> tuple[Effect, float]:
 
 
 class _Trained(NamedTuple):
-    """When each iteration began, the index of the onset, whether the job stood still, and what others used."""
+    """When each iteration began, the onset, whether the job stood still, and what others used."""
 
     times: NDArray[np.float64]
-    onset: int
+    onset: tuple[int, int]
     stood_still: bool
     outside: float
 
@@ -129,12 +133,13 @@ def _train(case: Case, drawn: Drawn, folder: Path, *, is_faulty: bool) -> _Train
         if is_faulty and from_first:
             board.inject(undo)
         board.go()
-        onset = WARM
+        onset = (0, WARM)
         if not from_first:
             board.wait(lambda: board.iteration() > WARM + BEFORE, "iterations before the onset", MOST_SECONDS)
+            started = board.iteration()
             if is_faulty:
                 board.inject(undo)
-            onset = board.iteration() + 1  # the one that runs is slow in part
+            onset = (started, board.iteration())
         stood_still = _run_on(board, WARM + BEFORE + AFTER)
         return _Trained(board.times(), onset, stood_still, board.machine.outside_share())
 

@@ -30,11 +30,10 @@ Line = Mapping[str, Any]
 
 
 def read(path: Path = RESULTS) -> list[Line]:
-    """Return all lines; the last one may have been cut off by the end of a process, and is then left out."""
+    """Return all lines; one that was cut off by the end of a process is left out."""
     if not path.exists():
         return []
-    *whole, last = path.read_text("utf-8").split("\n")
-    return [json.loads(line) for line in whole if line] + _parsed(last)
+    return [line for text in path.read_text("utf-8").split("\n") for line in _parsed(text)]
 
 
 def _parsed(text: str) -> list[Line]:
