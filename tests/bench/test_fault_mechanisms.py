@@ -274,6 +274,7 @@ def test_a_table_larger_than_the_memory_left_is_read_from_disk_again_and_again(
     faults: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
     memory = faults("memory")
+    faults("inputs").make_shards(tmp_path, 1)
     with in_group("memory", [sys.executable, "-c", LOOK_UP, str(tmp_path)]) as (process, group):
         ask(process, 200)  # all of its pages are in memory now
         assert memory.group_of(process.pid) == group
@@ -298,8 +299,9 @@ READ = (
 
 def test_a_slow_disk_makes_reading_samples_slow(faults: Callable[[str], ModuleType], tmp_path: Path) -> None:
     device = os.stat(tmp_path).st_dev
+    faults("inputs").make_shards(tmp_path, 1)
     with in_group("blkio", [sys.executable, "-c", READ, str(tmp_path)]) as (process, group):
-        ask(process, 1)  # the file is written
+        ask(process, 1)
         limit = f"{os.major(device)}:{os.minor(device)} {8 * MEGABYTE}"
         (group / "blkio.throttle.read_bps_device").write_text(limit)
         begin = time.monotonic()

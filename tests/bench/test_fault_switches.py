@@ -270,7 +270,7 @@ def test_what_is_read_past_the_cache_comes_from_the_disk(
     faults: Callable[[str], ModuleType], order: Callable[..., Any], scene: Any, tmp_path: Path
 ) -> None:
     asked = order(1024.0, folder=str(tmp_path))
-    faults("inputs").read_shard(None, asked, scene)
+    faults("inputs").make_shards(tmp_path, 1)
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
     faults("inputs").read_shard(None, asked, scene)
     assert resource.getrusage(resource.RUSAGE_THREAD).ru_inblock - before >= 2048  # blocks of 512 bytes

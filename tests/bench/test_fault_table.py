@@ -96,7 +96,7 @@ def started(table: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[An
     for case in table.CASES:
         if case.fault is not None:
             board = Recorder(case)
-            for mechanism in ("network", "signals", "memory"):
+            for mechanism in ("network", "signals", "memory", "inputs"):
                 monkeypatch.setattr(inject, mechanism, Nothing(board.asked))
             drawn = case.draw(1)
             with ExitStack() as undo:

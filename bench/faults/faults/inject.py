@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from bench.faults.case import Drawn, Inject
-from bench.faults.faults import memory, network, signals
+from bench.faults.faults import inputs, memory, network, signals
 
 if TYPE_CHECKING:
     from bench.faults.board import Board
@@ -30,11 +30,21 @@ def switch(name: str, everybody: bool = False, fixed: float | None = None, **mor
     return inject
 
 
-def files_switch(name: str, everybody: bool = False, fixed: float | None = None, **more: Any) -> Inject:
-    """As ``switch``, for one that keeps files, which lie in the board's folder."""
+def folder_switch(name: str, everybody: bool = False, fixed: float | None = None, **more: Any) -> Inject:
+    """As ``switch``, for one that needs the board's folder."""
 
     def inject(board: Board, undo: ExitStack, drawn: Drawn) -> None:
         switch(name, everybody, fixed, folder=str(board.folder), **more)(board, undo, drawn)
+
+    return inject
+
+
+def files_switch(name: str, everybody: bool = False, fixed: float | None = None, **more: Any) -> Inject:
+    """As ``folder_switch``, for one that reads a file there, which is made first."""
+
+    def inject(board: Board, undo: ExitStack, drawn: Drawn) -> None:
+        inputs.make_shards(board.folder, board.world)
+        folder_switch(name, everybody, fixed, **more)(board, undo, drawn)
 
     return inject
 

@@ -13,7 +13,7 @@ from typing import Any
 from bench.faults.faults.order import Order, Scene
 
 TEXT = "the loss of the run that was not saved is lost and the rest is to be run at a later hour of the day "
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 32 << 20
 ALIGNED = 4096
 
 
@@ -52,9 +52,7 @@ def unpack_shard(batch: Any, order: Order, scene: Scene) -> Any:
 
 def read_shard(batch: Any, order: Order, scene: Scene) -> Any:
     """Read ``value`` KiB of a file past the page cache, as a data set does that is larger than memory."""
-    path = pathlib.Path(order.more["folder"]) / f"shard-{scene.rank}"
-    if not path.exists():
-        make_shard(path)
+    path = shard_of(pathlib.Path(order.more["folder"]), scene.rank)
     size = max(ALIGNED, round(order.value) * 1024)
     file = os.open(path, os.O_RDONLY)
     try:
@@ -66,15 +64,20 @@ def read_shard(batch: Any, order: Order, scene: Scene) -> Any:
     return batch
 
 
-def make_shard(path: pathlib.Path) -> None:
-    """Write a file of 64 MiB and wait until it is on the disk, for what is not cannot leave memory."""
-    part = path.with_suffix(f".{os.getpid()}")
-    with part.open("wb") as file:
-        for _ in range(SHARD_BYTES >> 20):
-            file.write(os.urandom(1 << 20))
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
+def shard_of(folder: pathlib.Path, rank: int) -> pathlib.Path:
+    """Return the file of a rank."""
+    return folder / f"shard-{rank}"
+
+
+def make_shards(folder: pathlib.Path, world: int) -> None:
+    """Write a file for each rank and take it out of memory, so that a rank that reads it has it in its own."""
+    data = os.urandom(SHARD_BYTES)
+    for rank in range(world):
+        with shard_of(folder, rank).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # what is not on the disk cannot leave memory
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_cache(batch: Any, order: Order, scene: Scene) -> Any:

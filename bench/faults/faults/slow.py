@@ -101,7 +101,9 @@ def _pickle_for_ever() -> None:
 def collect_garbage(model: Any, order: Order, scene: Scene) -> Any:
     """Collect with a heap so large that each full collection takes about ``value`` seconds."""
     if "heap" not in scene.kept:
+        gc.disable()  # or it is looked at again and again while it grows
         scene.kept["heap"] = [[number] for number in range(round(order.value * HEAP_OBJECTS_PER_SECOND))]
+        gc.enable()
     gc.collect()
     return model
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bench.faults.faults.inputs import SHARD_BYTES, make_shard
+from bench.faults.faults.inputs import SHARD_BYTES, shard_of
 from bench.faults.faults.order import Order, Scene
 
 ROW = 1024
@@ -60,12 +60,11 @@ def churn(hidden: Any, order: Order, scene: Scene) -> Any:
 
 
 def look_up(hidden: Any, order: Order, scene: Scene) -> Any:
-    """Look ``value`` rows of a table of embeddings up that lies in a file of 64 MiB: with too little memory its pages
+    """Look ``value`` rows of a table of embeddings up that lies in a file of 32 MiB: with too little memory its pages
     are read again and again.
     """
-    path = pathlib.Path(order.more["folder"]) / f"table-{scene.rank}"
     if "table" not in scene.kept:
-        make_shard(path)
+        path = shard_of(pathlib.Path(order.more["folder"]), scene.rank)
         rows = SHARD_BYTES // 4 // ROW
         scene.kept["table"] = torch.from_file(str(path), shared=True, size=rows * ROW).view(rows, ROW)
     table = scene.kept["table"]

@@ -106,7 +106,7 @@ CASES: tuple[Case, ...] = (
     # Each of the two waits for the other, and so both are slower than the ranks of other nodes.
     Case(
         "locked-cache", "input", "experts", "two ranks lock one cache for {size} a batch",
-        inject.files_switch("read-cache"), TWO_RANKS, WORKER, LOCKED_CACHE, 0.05, "s", function="read_cache",
+        inject.folder_switch("read-cache"), TWO_RANKS, WORKER, LOCKED_CACHE, 0.05, "s", function="read_cache",
     ),
     Case(
         "tokenize", "input", "ddp", "one rank tokenises in the input, {size} of a core a batch",

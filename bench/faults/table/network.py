@@ -69,11 +69,11 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "packet-loss", "network", "ddp", "{size} of the packets to one node are lost", inject.loss(), ONE_NODE, LINK,
-        NIC, 5, "%", 4, 1, source="NVIDIA/nccl#2157",
+        NIC, 10, "%", 4, 1, source="NVIDIA/nccl#2157",
     ),
     Case(
         "packet-loss-fsdp", "network", "fsdp", "{size} of the packets to one node are lost", inject.loss(), ONE_NODE,
-        LINK, NIC, 8, "%", 4, 1,
+        LINK, NIC, 12, "%", 4, 1,
     ),
     Case(
         "all-links", "network", "ddp", "all links at {size} where they had 1000", inject.link(), ALL, JOB, ALL_LINKS,
@@ -81,7 +81,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "all-packet-loss", "network", "ddp", "{size} of all packets are lost", inject.loss(), ALL, JOB, ALL_LINKS,
-        4, "%", 4, 1, source="NVIDIA/nccl#1403",
+        8, "%", 4, 1, source="NVIDIA/nccl#1403",
     ),
     # The reports stop at the cut link: nothing of this rank arrives any more, which is what a dead node looks like.
     Case(

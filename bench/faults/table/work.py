@@ -75,7 +75,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "metrics", "collectives", "ddp", "all ranks reduce {size} one by one and fetch each with item()",
-        inject.together("log-metrics"), ALL, JOB, METRICS, 16, "metrics", source="meta-pytorch/torchtune#522",
+        inject.together("log-metrics"), ALL, JOB, METRICS, 40, "metrics", source="meta-pytorch/torchtune#522",
     ),
     Case(
         "checkpoint-rank-0", "checkpoint", "ddp", "rank 0 saves in the loop every 4th iteration, {size} each",
