@@ -53,8 +53,8 @@ def turns(cases: Sequence[Case], seeds: str, everything: Iterable[Case]) -> list
     return found
 
 
-def is_done(turn: Turn, lines: Iterable[Line], number: int) -> bool:
-    """Whether a round has a run of the row as it is now that counts, or as many void ones as are made again."""
+def is_done(turn: Turn, lines: Iterable[Line], number: int, most_void: int = MOST_VOID) -> bool:
+    """Whether a round has a run of the row as it is now that counts, or more void ones than are made again."""
     mine = [
         line
         for line in of_kind(lines, "run")
@@ -62,7 +62,7 @@ def is_done(turn: Turn, lines: Iterable[Line], number: int) -> bool:
         and line["round"] == number
         and line["row"] == row_digest(turn.case)
     ]
-    return any(not line["void"] for line in mine) or len(mine) > MOST_VOID
+    return any(not line["void"] for line in mine) or len(mine) > most_void
 
 
 def next_turn(waiting: Sequence[Turn], done: Iterable[Turn]) -> Turn:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from bench.faults import capabilities, ledger
 from bench.faults.case import NONE, SILENCE, Case
 from bench.faults.ledger import Line
-from bench.faults.play import PATIENCE_SECONDS, SETTLE_SECONDS, Watch, begin, show
+from bench.faults.play import PATIENCE_SECONDS, PROBLEMS, SETTLE_SECONDS, Watch, begin, show
 from bench.faults.watched import WatchedBoard
 from bench.repeat_demo import OUTSIDE_SHARE
-from eroica_otel.errors import EroicaError
 
 if TYPE_CHECKING:
     from bench.faults.run import Sitting
@@ -46,23 +45,29 @@ def jobs() -> list[Case]:
 
 def watch(case: Case, folder: Path) -> dict[str, Any]:
     """Run one job; return what is kept of it."""
-    found: dict[str, Any] = {"windows": 0, "named": [], "error": ""}
-    with WatchedBoard(case, case.draw(case.seeds()[0]), folder) as board, ExitStack() as undo:
-        try:
+    found: dict[str, Any] = {"windows": 0, "degraded": 0, "named": [], "error": ""}
+    watched = WatchedBoard(case, case.draw(case.seeds()[0]), folder)
+    try:
+        with watched as board, ExitStack() as undo:
             seen = Watch(board, begin(board, undo))
             for _ in range(WINDOWS):
                 show(board, seen)
                 found["windows"] += 1
             seen.settle(SETTLE_SECONDS)
             found["named"] += [one.words() for one in seen.named()]
-        except EroicaError as error:
-            found["error"] = str(error)
-        found["degraded"] = sum(count for worker in board.workers()[:1] for reason, count in worker.windows.items()
-                                if reason.startswith("degraded"))  # fmt: skip
-        found["outside"] = round(board.machine.outside_share(), 3)
+            found["degraded"] = _degraded(board)
+    except PROBLEMS as error:
+        found["error"] = str(error)
+    found["outside"] = round(watched.machine.outside_share(), 3)
     found["void"] = found["outside"] > OUTSIDE_SHARE
     found["right"] = not found["named"] and not found["error"] and found["windows"] == WINDOWS
     return found
+
+
+def _degraded(board: WatchedBoard) -> int:
+    """Return how many windows the job has opened by itself."""
+    first = board.workers()[0].windows
+    return sum(count for reason, count in first.items() if reason.startswith("degraded"))
 
 
 def is_done(case: Case, lines: Iterable[Line], number: int) -> bool:

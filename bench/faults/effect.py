@@ -140,12 +140,16 @@ def _train(case: Case, drawn: Drawn, folder: Path, *, is_faulty: bool) -> _Train
             if is_faulty:
                 board.inject(undo)
             onset = (started, board.iteration())
-        stood_still = _run_on(board, WARM + BEFORE + AFTER)
+        stood_still = _run_on(board, WARM + BEFORE + AFTER, may_end=is_faulty and case.verdict == HANG)
         return _Trained(board.times(), onset, stood_still, board.machine.outside_share())
 
 
-def _run_on(board: Board, iterations: int) -> bool:
-    """Wait for so many iterations, for MOST_SECONDS at most; return whether the job stands still."""
+def _run_on(board: Board, iterations: int, *, may_end: bool) -> bool:
+    """Wait for so many iterations, for MOST_SECONDS at most; return whether the job stands still, or has ended.
+
+    Raises:
+        EroicaError: it has ended although it may not.
+    """
     end = time.monotonic() + MOST_SECONDS
     while board.iteration() <= iterations and time.monotonic() < end:
         times = board.times()
@@ -153,6 +157,8 @@ def _run_on(board: Board, iterations: int) -> bool:
         if since > STANDSTILL_SECONDS:
             return True
         if board.has_ended():
+            if not may_end:
+                raise EroicaError(f"the training ended; see {board.folder}")
             return True
         board.machine.look()
         time.sleep(0.2)

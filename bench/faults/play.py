@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +25,10 @@ SETTLE_SECONDS = 10.0
 """After the first alert: another worker named by then counts against the run."""
 QUIET_SECONDS = 45.0
 """For which a case in which silence is right runs before its window is asked for."""
+
+
+PROBLEMS = (EroicaError, OSError, RuntimeError, ValueError, LookupError, subprocess.SubprocessError)
+"""What may go wrong with one case and must not end the others."""
 
 
 @dataclass
@@ -49,13 +54,13 @@ class Seen:
 
 def play(case: Case, drawn: Drawn, folder: Path) -> Seen:
     """Run one case."""
-    with WatchedBoard(case, drawn, folder) as board, ExitStack() as undo:
-        try:
+    watched = WatchedBoard(case, drawn, folder)
+    try:
+        with watched as board, ExitStack() as undo:
             return _play(board, undo)
-        except EroicaError as error:
-            seen = Seen(Verdict(False, False, (), "no verdict"), error=str(error))
-            seen.outside = board.machine.outside_share()
-            return seen
+    except PROBLEMS as error:
+        none = Verdict(False, False, (), "no verdict")
+        return Seen(none, outside=watched.machine.outside_share(), error=f"{type(error).__name__}: {error}")
 
 
 def _play(board: WatchedBoard, undo: ExitStack) -> Seen:

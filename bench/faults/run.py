@@ -26,11 +26,10 @@ from bench.faults.case import Case
 from bench.faults.choose import Turn
 from bench.faults.effect import Effect
 from bench.faults.ledger import Line
-from bench.faults.play import Seen, play
+from bench.faults.play import PROBLEMS, Seen, play
 from bench.faults.table.every import CASES
 from bench.repeat_demo import OUTSIDE_SHARE
 from eroica_otel.demo.ending import end_in_order
-from eroica_otel.errors import EroicaError
 
 
 class Sitting:
@@ -56,7 +55,7 @@ class Sitting:
         """Return the effect of a case without the plugin, and whether it is void; measured once for each case and seed.
 
         Raises:
-            EroicaError: it could not be measured.
+            PROBLEMS: it could not be measured.
         """
         case, seed = turn
         key = {"case": case.name, "seed": seed, "row": ledger.row_digest(case), "code": self._code}
@@ -81,7 +80,7 @@ class Sitting:
         try:
             if case.fault is not None:
                 measured, is_void = self.effect(turn)
-        except EroicaError as problem:
+        except PROBLEMS as problem:
             error = f"its effect could not be measured: {problem}"
         measurable = measured is None or measured.counts(case)
         seen = None if error or not measurable else play(case, case.draw(seed), folder)
@@ -150,12 +149,12 @@ def words(line: Line) -> str:
     return f"{word} others {line['outside']:.0%}{when}: {line['named']} {line['error']}".rstrip()
 
 
-def sit(sitting: Sitting, asked: Sequence[Turn], number: int, minutes: float) -> list[Line]:
+def sit(sitting: Sitting, asked: Sequence[Turn], number: int, minutes: float, most_void: int) -> list[Line]:
     """Run what is asked for and has not run in this round, as long as there is time; return the new lines."""
     begin = time.monotonic()
     found: list[Line] = []
     while True:
-        done = [turn for turn in asked if choose.is_done(turn, sitting.lines, number)]
+        done = [turn for turn in asked if choose.is_done(turn, sitting.lines, number, most_void)]
         waiting = [turn for turn in asked if turn not in done]
         if not waiting:
             return found
@@ -190,6 +189,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that would take longer")
     parser.add_argument("--fresh", action="store_true", help="begin a new round: nothing has run")
     parser.add_argument("--clean", action="store_true", help="the clean jobs")
+    parser.add_argument("--void", type=int, default=choose.MOST_VOID, help="void runs that are made again")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("build/faults"))
     parser.add_argument("--results", type=Path, default=ledger.RESULTS)
@@ -219,7 +219,7 @@ def main() -> int:
         runs = (
             clean.sit(sitting, said.out, said.minutes, number)
             if said.clean
-            else sit(sitting, asked, number, said.minutes)
+            else sit(sitting, asked, number, said.minutes, said.void)
         )
     finally:
         watcher.terminate()

@@ -67,11 +67,9 @@ def train(training: Training) -> None:
         limit_val_batches=20 if said.validate_every else 0,
         default_root_dir=str(said.control.parent),
     )
-    loaders = [training.loader()]
-    if said.validate_every:
-        loaders.append(DataLoader(training.data(20 * said.batch), said.batch))
+    validation = DataLoader(training.data(20 * said.batch), said.batch) if said.validate_every else None
     training.wait_for_go()
-    trainer.fit(Module(training), *loaders)
+    trainer.fit(Module(training), training.loader(), validation)
 
 
 if __name__ == "__main__":
