@@ -64,7 +64,7 @@ def test_where_several_are_hurt_all_of_them_have_to_be_named() -> None:
     ],
 )
 def test_a_link_is_right_when_it_ends_at_the_node_that_is_hurt(names: list[Any], expected: tuple[bool, bool]) -> None:
-    row = {"verdict": "link", "causes": frozenset({"nic_degraded"})}
+    row: dict[str, Any] = {"verdict": "link", "causes": frozenset({"nic_degraded"})}
     assert judged(names, hosts=("node-1",), **row) == expected
 
 
