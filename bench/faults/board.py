@@ -88,7 +88,7 @@ class Board:
         self._undo.close()
 
     def _start(self) -> None:
-        self.nodes: list[Node] = self._undo.enter_context(nodes(self.case.nodes, self.folder / "nodes"))
+        self.nodes: list[Node] = self._undo.enter_context(nodes(self.case.nodes, self.folder))
         self._servers = {kind: Server(kind, self.nodes[0].gateway) for kind in ("samples", "objects")}
         for server in self._servers.values():
             self._undo.callback(server.close)

@@ -31,8 +31,9 @@ INTRODUCTION = (
     "against its clean twin first, and counts when its effect on the iteration time is at least "
     f"{LEAST_NOISES:g} standard deviations of the noise (means of 10 iterations). Right is a run in which an alert "
     "fires that names exactly those whom the fault hurts, and a cause that the case allows; a finding about a link is "
-    "right when the link ends at the node that is hurt. Where silence is right, a window was judged and nothing above "
-    "info was found. Void runs (processes outside our own took more than 10 % of the machine) are made again.",
+    "right when the link ends at the node that is hurt. Where silence is right (clean runs, effects of 3 %, pauses "
+    "that are none), a window was judged and nothing above info was found, whatever the effect. Void runs (processes "
+    "outside our own took more than 10 % of the machine) are made again.",
 )
 
 
@@ -73,14 +74,13 @@ def _figures(cases: Sequence[Case], lines: Sequence[Line], runs: Sequence[Run], 
         ("never tuned on", unseen, "90 %"),
     ):  # fmt: skip
         counted = score.judged(found)
-        silent = [run for run in found if run.case.fault is None and not run.failed]
         rows.append((
             title, str(score.share(counted, score.right_worker)), str(score.share(counted, score.right)), bar,
-            str(len(score.healthy_named(found))), str(score.share(silent, score.right)),
+            str(len(score.healthy_named(found))), str(score.share(score.silent(found), score.right)),
             str(sum(not run.measurable and not run.failed for run in found)), str(sum(run.failed for run in found)),
         ))  # fmt: skip
     head = ("seeds", "right worker", "right worker and cause", "bar", "runs that name a healthy worker",
-            "clean cases without a finding", "not measurable here", "without a verdict")  # fmt: skip
+            "silent where silence is right", "not measurable here", "without a verdict")  # fmt: skip
     return Section("How often it is right", (), head, rows)
 
 
@@ -126,7 +126,7 @@ def _by(title: str, runs: Sequence[Run], whole: Iterable[str]) -> Section:
     groups = score.grouped(runs, lambda run: str(getattr(run.case, key)))
     for group in sorted(total):
         found = groups.get(group, [])
-        counted = score.judged(found)
+        counted = score.counted(found)
         rows.append((
             group, str(total[group]), str(len(found)), str(score.share(counted, score.right_worker)),
             str(score.share(counted, score.right)), _number(score.median(score.seconds(counted, "firing"))),

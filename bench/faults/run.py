@@ -137,6 +137,11 @@ def overhead(measured: Effect | None, seen: Seen) -> float | None:
     return None if measured is None or before is None else round(before / measured.clean_seconds - 1, 4)
 
 
+def is_wrong(line: Line) -> bool:
+    """Whether a run or a clean job that counts is not right, or failed."""
+    return not line["void"] and bool(line["error"] or (line.get("measurable", True) and not line["right"]))
+
+
 def words(line: Line) -> str:
     """Return a run as one line for the terminal."""
     if line["error"] and "named" not in line:
@@ -216,17 +221,16 @@ def main() -> int:
     watcher = leftovers.watch()
     sitting = Sitting(said.results, said.out, number)
     try:
-        runs = (
-            clean.sit(sitting, said.out, said.minutes, number)
-            if said.clean
-            else sit(sitting, asked, number, said.minutes, said.void)
-        )
+        if said.clean:
+            runs = clean.sit(sitting, said.out, said.minutes, number)
+        else:
+            runs = sit(sitting, asked, number, said.minutes, said.void)
     finally:
         watcher.terminate()
         watcher.wait()
     if said.results == ledger.RESULTS:
         page.write(sitting.lines)
-    return int(any(not line["right"] and not line["void"] and line["measurable"] for line in runs))
+    return int(any(is_wrong(line) for line in runs))
 
 
 if __name__ == "__main__":

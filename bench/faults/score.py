@@ -62,8 +62,18 @@ def latest(turns: Iterable[Turn], lines: Sequence[Line]) -> tuple[list[Run], lis
 
 
 def judged(runs: Iterable[Run]) -> list[Run]:
-    """Return those that count: measurable, and with a fault."""
-    return [run for run in runs if run.measurable and not run.failed and run.case.fault is not None]
+    """Return those in which somebody has to be named, and that count: measurable, and with a verdict."""
+    return [run for run in counted(runs) if run.case.verdict != SILENCE]
+
+
+def silent(runs: Iterable[Run]) -> list[Run]:
+    """Return those in which nobody may be named, with a fault or without."""
+    return [run for run in counted(runs) if run.case.verdict == SILENCE]
+
+
+def counted(runs: Iterable[Run]) -> list[Run]:
+    """Return those that are measurable and have a verdict."""
+    return [run for run in runs if run.measurable and not run.failed]
 
 
 def share(runs: Sequence[Run], good: Callable[[Run], bool]) -> Share:
@@ -100,9 +110,7 @@ def median(values: Sequence[float]) -> float | None:
 def alerting(runs: Iterable[Run], window_seconds: float | None = None) -> list[Run]:
     """Return runs of slow (never hanging) jobs in which an alert is right; of one length of windows, or of any."""
     return [
-        run
-        for run in judged(runs)
-        if run.case.verdict not in (HANG, SILENCE) and window_seconds in (None, run.case.window_seconds)
+        run for run in judged(runs) if run.case.verdict != HANG and window_seconds in (None, run.case.window_seconds)
     ]
 
 

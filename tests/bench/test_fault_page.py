@@ -80,6 +80,14 @@ def test_what_is_not_measurable_or_gave_no_verdict_is_counted_apart_and_shown() 
     assert shown == ("a", "batches come 70 ms late", "+1%, 0.1 sd")
 
 
+def test_what_kept_silent_with_a_fault_does_not_raise_the_figure() -> None:
+    rows = [case("a"), case("small", verdict="silence", causes=frozenset())]
+    lines = [run_line(rows[0], right=False, cause=False), run_line(rows[1])]
+    said = figures(rows, lines)
+    assert said["right worker and cause"] == "0 of 1 (0.0%)"
+    assert said["silent where silence is right"] == "1 of 1 (100.0%)"
+
+
 def test_clean_cases_and_healthy_workers_that_are_named_are_counted_apart() -> None:
     rows = [case("a"), case("quiet", fault=None, verdict="silence", causes=frozenset()), case("b")]
     lines = [
@@ -90,7 +98,7 @@ def test_clean_cases_and_healthy_workers_that_are_named_are_counted_apart() -> N
     said = figures(rows, lines)
     assert said["right worker"] == "1 of 2 (50.0%)"
     assert said["runs that name a healthy worker"] == "1"
-    assert said["clean cases without a finding"] == "1 of 1 (100.0%)"
+    assert said["silent where silence is right"] == "1 of 1 (100.0%)"
 
 
 def test_every_wrong_case_is_listed_with_its_explanation() -> None:
