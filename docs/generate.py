@@ -7,6 +7,7 @@ the tests run and from what these came to, the causes of docs/method.md from loc
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from itertools import groupby
@@ -163,7 +164,7 @@ def configuration_page() -> str:
             )
             rows.append(f"| {' | '.join(cells)} |")
         blocks.append(f"## Options: {title}\n\n" + "\n".join(rows) + "\n")
-    told = dict(re.findall(r"^        (\w+): (.*)$", Patience.__doc__ or "", re.MULTILINE))
+    told = dict(re.findall(r"^    (\w+): (.*)$", inspect.getdoc(Patience) or "", re.MULTILINE))
     rows = [f"| `{name}` | {getattr(Patience(), name):g} | {_bounds(name)} | {told[name]} |" for name in WAITS]
     blocks.append("\n".join(["## [patience]\n", "| key | default | range | meaning |", "|---|---|---|---|", *rows, ""]))
     rows = [f"| `{name}` | {getattr(Policy(), name):g} | {_bounds(name)} |" for name in THRESHOLDS]

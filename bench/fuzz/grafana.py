@@ -59,20 +59,10 @@ def run(data: bytes) -> None:
     """Push one dashboard, which is there already, in a dry run."""
     said: list[str] = []
     try:
-        push(_grafana(_answers(data)), [_BOARD], Wish(dry_run=True), said.append)
+        push(_grafana(trees.items(data)), [_BOARD], Wish(dry_run=True), said.append)
     except EroicaError as error:
         check_error(error)
     hold(all("\n" not in line for line in said), "a line for people is several")
-
-
-def _answers(data: bytes) -> list[bytes]:
-    try:
-        tree = trees.parse(data)
-    except (ValueError, RecursionError):
-        return [data]
-    if not isinstance(tree, list) or isinstance(tree, trees.Pairs) or not tree:
-        return [data]
-    return [trees.dump(answer).encode("utf-8", "surrogatepass") for answer in tree]
 
 
 def _seed(version: dict[str, str]) -> bytes:
