@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -56,7 +55,7 @@ class HostUse:
             CgroupSource((pid,), proc, sys, clock=seconds),
         )
         self._resources: tuple[Resource, ...] = ()
-        self._rows: deque[tuple[int, list[float]]] = deque(maxlen=MOST_SAMPLES)
+        self._forget()
         self._looked = self._read = -LOOK_NS
 
     def watch(self, link: str) -> None:
@@ -74,11 +73,20 @@ class HostUse:
             self._look(now)
         self._read = now
         link = self._of_link()
-        found = self._on_link + tuple(resource for source in self._sources for resource in source.resources)
+        found = (*self._on_link, *(resource for source in self._sources for resource in source.resources))
         if found != self._resources:
             self._resources = found
-            self._rows.clear()
-        self._rows.append((now, link + [value for source in self._sources for value in source.read()]))
+            self._forget()
+        place = self._count % MOST_SAMPLES
+        self._times[place] = now
+        self._values[place] = link + [value for source in self._sources for value in source.read()]
+        self._count += 1
+
+    def _forget(self) -> None:
+        """Begin with an empty ring, all of it in memory at once: a process that grows for half an hour looks leaky."""
+        self._count = 0
+        self._times = np.full(MOST_SAMPLES, -1, np.int64)
+        self._values = np.full((MOST_SAMPLES, len(self._resources)), np.nan)
 
     def _look(self, now: int) -> None:
         self._looked = now
@@ -103,11 +111,11 @@ class HostUse:
 
     def during(self, start_ns: int, end_ns: int) -> dict[str, float]:
         """Return what is known of the window, by HOST_RATIOS and HOST_RATES; what could not be read is absent."""
-        rows = [row for row in self._rows if start_ns - BESIDE_NS <= row[0] <= end_ns + BESIDE_NS]
-        if not rows:
+        order = np.arange(max(0, self._count - MOST_SAMPLES), self._count) % MOST_SAMPLES
+        order = order[(self._times[order] >= start_ns - BESIDE_NS) & (self._times[order] <= end_ns + BESIDE_NS)]
+        if not order.size:
             return {}
-        times = np.array([when for when, _ in rows], np.int64)
-        values = np.array([row for _, row in rows], np.float64)
+        times, values = self._times[order], self._values[order]
         inside = (times >= start_ns - FAST_NS) & (times <= end_ns + FAST_NS)
         found: dict[str, float] = {}
         for place, resource in enumerate(self._resources):

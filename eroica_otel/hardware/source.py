@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -24,6 +25,16 @@ class Resource:
     unit: str
     peak: float
     counter: bool
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resource) and self._known() == other._known()
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def _known(self) -> tuple[object, ...]:
+        # A NaN equals nothing; that two peaks are unknown does not make two resources.
+        return self.name, self.device, self.unit, None if math.isnan(self.peak) else self.peak, self.counter
 
 
 class Source(Protocol):

@@ -117,14 +117,14 @@ class DcgmSource:
         self.missing: dict[str, str] = {}
         self._fetch = fetch or over_http()
         self._pace = Pace(interval_s, clock)
-        self._last: dict[str, float] = {}
+        self._last: dict[Resource, float] = {}
 
     def look(self) -> None:
         """Ask the exporter which GPUs and fields it has; never raises. A field that is blank is no resource."""
         self.missing, self._last = {}, {}
         values = self._values()
-        self.resources = tuple(resource for resource, value in values.values() if not math.isnan(value))
-        self.missing |= {key: "DCGM does not support it" for key, (_, value) in values.items() if math.isnan(value)}
+        self.resources = tuple(resource for resource, value in values.items() if not math.isnan(value))
+        self.missing |= {key_of(each): "DCGM does not support it" for each in values if each not in self.resources}
         if not values:
             self.missing.setdefault(self.family, "the exporter tells of no GPU")
 
@@ -136,13 +136,11 @@ class DcgmSource:
         self.missing = {key: reason for key, reason in self.missing.items() if reason != BACK and key != self.family}
         values = self._values()
         self._pace.end()
-        read = {key: value for key, (_, value) in values.items()}
-        return [self._forward(resource, read.get(key_of(resource), math.nan)) for resource in self.resources]
+        return [self._forward(resource, values.get(resource, math.nan)) for resource in self.resources]
 
-    def _values(self) -> dict[str, tuple[Resource, float]]:
-        """Return the resources with their raw values by key: a resource without a known peak equals none (NaN)."""
+    def _values(self) -> dict[Resource, float]:
         try:
-            return {key_of(resource): (resource, value) for resource, value in parse(self._fetch())}
+            return dict(parse(self._fetch()))
         except urllib.error.HTTPError as error:
             self.missing[self.family] = f"the exporter answers {error.code}"
         except (OSError, http.client.HTTPException) as error:
@@ -154,9 +152,8 @@ class DcgmSource:
     def _forward(self, resource: Resource, value: float) -> float:
         if not resource.counter or math.isnan(value):
             return value
-        key = key_of(resource)
-        last, self._last[key] = self._last.get(key, -math.inf), value
+        last, self._last[resource] = self._last.get(resource, -math.inf), value
         if value >= last:
             return value
-        self.missing[key] = BACK
+        self.missing[key_of(resource)] = BACK
         return math.nan
