@@ -76,8 +76,7 @@ class Localizer:
         self._records: dict[JobKey, JobRecord] = {}
         self._news, self._store = threading.Event(), Store()
         self._early: dict[tuple[JobKey, int], tuple[Early, JobRecord]] = {}
-        self._judging = Judging(self._news.set)
-        self._undecided: dict[JobKey, JobRecord] = {}
+        self._judging, self._undecided = Judging(self._news.set), dict[JobKey, JobRecord]()
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = self._rounded = clock()
         with ExitStack() as undo:

@@ -95,11 +95,12 @@ class Annotations:
     def _run(self) -> None:
         ended = False
         while not ended:
-            self._news.wait(RETRY_SECONDS if self._waiting else None)
+            self._news.wait()
             self._news.clear()
             ended = self._end.is_set()
             if not self.write() and not ended:
                 self._end.wait(RETRY_SECONDS)
+                self._news.set()
 
     def write(self) -> bool:
         """Write what waits until one cannot be written; return whether nothing is left. Called by one thread."""

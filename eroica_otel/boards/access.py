@@ -40,7 +40,7 @@ class Access:
         flag: Option that gave the address, for messages.
     """
 
-    url: str
+    url: str = field(repr=False)
     token: str = field(default="", repr=False)
     ca: str = ""
     certificate: str = ""

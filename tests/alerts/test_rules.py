@@ -210,7 +210,21 @@ def test_the_runbook_has_an_entry_for_every_alert_and_every_cause() -> None:
     entries = _headings("runbook.md")
     assert set(alerts()) <= set(entries)
     for name in alerts():
-        for word in ("**What it means.**", "**Look first.**", "**Then.**"):
+        for word in ("**What it means.**", "**Look first.**", "**By PromQL.**", "**Then.**", "**When it is wrong.**"):
             assert word in entries[name], (name, word)
     causes = entries["What to do for each cause"]
     assert set(re.findall(r"^\| `([a-z_]+)` \|", causes, flags=re.MULTILINE)) == set(names.CAUSES)
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_the_query_of_an_entry_asks_for_series_and_labels_that_exist(name: str) -> None:
+    (query,) = re.findall(r"^\*\*By PromQL\.\*\* `(.+)`$", _headings("runbook.md")[name], flags=re.MULTILINE)
+    promql_parser.parse(query)
+    recorded = {rule["record"] for rule in all_rules() if "record" in rule}
+    series = {metric.name: metric for metric in (*names.ALL, *agent.ALL)}
+    asked = _selectors(query)
+    assert asked <= recorded | set(series)
+    assert asked or name == "EroicaDeadMan"
+    known = {label for found in asked & set(series) for label in series[found].labels} | {"instance", "job", "state"}
+    by = {label for group in re.findall(r"by \(([a-z_, ]+)\)", query) for label in group.split(", ")}
+    assert by <= known

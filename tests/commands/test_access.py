@@ -42,6 +42,7 @@ def test_a_user_in_the_address_needs_no_token() -> None:
     found = made("--grafana", "https://me:secret@g/below")
     assert found is not None
     assert (found.token, found.shown) == ("", "https://g/below")
+    assert "secret" not in repr(found)
 
 
 @pytest.mark.parametrize(
