@@ -21,19 +21,20 @@ from eroica_otel.errors import ConfigError
 from eroica_otel.jobadmit import Admission
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
+from eroica_otel.jobinlet import Inlet
 from eroica_otel.jobjudge import Given, Judging, Work
 from eroica_otel.joboptions import JobOptions, Judge
 from eroica_otel.jobsend import Sender
 from eroica_otel.jobshow import Show
-from eroica_otel.jobsources import Sources
+from eroica_otel.jobsources import Places, Sources
 from eroica_otel.jobstate import Early, after_sighting, after_verdict, is_final, on_clock
 from eroica_otel.jobtalk import Talk
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.jobwindow import Evidence, Judges, evidence_of
+from eroica_otel.model import Finding, Report
 from eroica_otel.publish.report.words import visible
 from eroica_otel.publish.series import LocalizerStatus
 from eroica_otel.publish.serve import MetricsServer
 from eroica_otel.query.journal import Journal
-from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.query.store import Arrived, Job, JobKey, Store
 from eroica_otel.statefolder import JobRecord, Reference, StateFolder, key_of
@@ -68,7 +69,7 @@ class Localizer:
             ConfigError: the state folder or an address cannot be used.
             DeliveryError: a port is taken.
         """
-        self._options, self._judge, self._clock, self._wall = options, judge, clock, wall
+        self._options, self._judges, self._clock, self._wall = options, Judges(judge), clock, wall
         self._talk, self._verdict = Talk(progress, clock), verdict
         self._faults, self._rejudged, self._admit = Faults(), 0, Admission(self._talk.say, wall)
         self._records: dict[JobKey, JobRecord] = {}
@@ -79,9 +80,9 @@ class Localizer:
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = self._rounded = clock()
         with ExitStack() as undo:
-            self.sources = Sources(
-                options.listen, options.backend, self._accept, say=self._talk.say, faults=self._faults
-            )
+            inlet = Inlet(self._store, self._admit, lambda window: self._journal.append(window), self._news.set, clock)
+            places = Places(options.listen, options.backend, options.files, options.state)
+            self.sources = Sources(places, inlet, say=self._talk.say, faults=self._faults)
             undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)
             undo.callback(self.metrics.stop)
@@ -196,13 +197,6 @@ class Localizer:
         self._journal.close()
         self._folder.close()
 
-    def _accept(self, delivery: Delivery) -> None:
-        self._admit(delivery.points)
-        window = self._store.add(delivery, self._clock())
-        if window is not None:
-            self._journal.append(window)
-            self._news.set()
-
     def _jobs(self) -> dict[JobKey, Job]:
         """Return the jobs that deliver, and those that are only remembered."""
         remembered = {key: Job(key, {}, {}, 0.0, self._started) for key in self._records}
@@ -224,8 +218,8 @@ class Localizer:
         record = replace(before, judged=(*before.judged, arrived.window_id)[-_JUDGED_KEPT:])
         self._records[job.key] = record
         self._talk.forget(job.key, arrived.window_id)
-        if len(arrived.windows) < expected:
-            self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.windows)), record)
+        if len(arrived.ranks) < expected:
+            self._early[job.key, arrived.window_id] = (Early(self._clock(), frozenset(arrived.ranks)), record)
         else:
             self._store.release(job.key, arrived.window_id)
         self._undecided[job.key] = before
@@ -236,12 +230,11 @@ class Localizer:
         present = self._record(job.key)
         early, before = self._early.get((job.key, arrived.window_id), (Early(-math.inf, frozenset()), present))
         latest = present.report is None or present.report.window_id in arrived.ids
-        patience = self._options.patience
-        if latest and not is_final(early, arrived.windows.keys(), expected, now=self._clock(), patience=patience):
+        if latest and not is_final(early, arrived.ranks, expected, now=self._clock(), patience=self._options.patience):
             return
         known = self._early.pop((job.key, arrived.window_id), None) is not None
         self._store.release(job.key, arrived.window_id)
-        late = arrived.windows.keys() - early.ranks
+        late = arrived.ranks - early.ranks
         if known and latest and late:
             self._rejudged += 1
             self._give(job, arrived, expected, replace(before, judged=present.judged), tuple(late))
@@ -249,8 +242,8 @@ class Localizer:
     def _give(self, job: Job, arrived: Arrived, expected: int, record: JobRecord, late: Sequence[int] = ()) -> None:
         """Begin to judge, or tell why nobody can; ``record`` is what was known before the window."""
         twice = jobview.doubles(job)
-        windows = [window for rank, window in sorted(arrived.windows.items()) if rank not in twice]
-        if not windows:
+        evidence = evidence_of(job.key[0], arrived, twice)
+        if not evidence.windows:
             # Nothing failed and nothing was judged: findings, history and the time of the latest verdict stay.
             report = jobview.shared_report(job, arrived, twice)
             self._records[job.key] = replace(record, report=report)
@@ -258,17 +251,14 @@ class Localizer:
             self._deliver(job.key, report)
             return
         judge = partial(
-            self._judge,
-            expected=expected,
-            policy=self._options.policies.of(*job.key),
-            history=record.history,
-            presence=jobhang.presence(job, self._clock(), self._options.patience),
-        )
-        given = Given(job, arrived, windows, record, twice, tuple(late))
+            evidence.judged, self._judges, expected=expected, policy=self._options.policies.of(*job.key),
+            history=record.history, presence=jobhang.presence(job, self._clock(), self._options.patience),
+        )  # fmt: skip
+        given = Given(job, arrived, evidence, record, twice, tuple(late))
 
         def judged() -> Report:  # beside the rounds: it changes nothing
-            reference = self._folder.reference(key_of(windows), self._wall())
-            return judge(windows, reference.windows if reference else ())
+            reference = self._folder.reference(key_of(evidence.windows), self._wall())
+            return judge(reference.windows if reference else ())
 
         def then(work: Work) -> None:
             self._undecided.pop(job.key, None)
@@ -286,22 +276,22 @@ class Localizer:
             return
         own = jobview.own_thresholds(self._options.policies.changes(*key))
         report, waited = replace(judged[0], window_id=arrived.named), self._clock() - arrived.first
-        report = jobview.with_notes(report, given.twice, waited, given.windows, own)
+        report = jobview.with_notes(report, given.twice, waited, given.evidence.windows, own)
         report = jobview.judged_again(report, given.late) if given.late else report
-        self._remember(replace(given.record, duration_seconds=work.seconds), report, given.windows, arrived.first)
+        self._remember(replace(given.record, duration_seconds=work.seconds), report, given.evidence, arrived.first)
         self._deliver(key, report)
 
-    def _remember(self, record: JobRecord, report: Report, windows: Sequence[WorkerWindow], first: float) -> None:
+    def _remember(self, record: JobRecord, report: Report, evidence: Evidence, first: float) -> None:
+        windows, policy = evidence.windows, self._options.policies.of(record.team, record.training_job)
         if report.reason == "reference" and all(window.iterations > 0 for window in windows):
-            reference = Reference(key_of(windows), self._wall(), tuple(windows))
+            reference = Reference(key_of(windows), self._wall(), evidence.kept(policy), len(windows))
             self._faults.guard("state", lambda: self._folder.keep(reference))
         job = self._jobs().get((record.team, record.training_job))
         found = tuple(jobview.opened(finding, report, windows, job) for finding in report.findings)
         present = {window.identity.rank for window in windows}
-        kept_ratio = self._options.policies.of(record.team, record.training_job).critical_kept_ratio
         self._records[record.team, record.training_job] = replace(
             record,
-            life=after_verdict(record.life, report, found, present, first, kept_ratio),
+            life=after_verdict(record.life, report, found, present, first, policy.critical_kept_ratio),
             report=report,
             history=(*record.history, replace(report, detail=None))[-_HISTORY_KEPT:],
             success_timestamp_seconds=self._wall(),

@@ -31,7 +31,7 @@ def sightings(job: Job) -> dict[int, Sighting]:
 
 def due(job: Job, arrived: Arrived, expected: int, *, now: float, patience: Patience) -> bool:
     """Return whether a window of any reason is judged now."""
-    seen = len(arrived.windows)
+    seen = len(arrived.ranks)
     if not any(window.reason == "blocked" for window in arrived.windows.values()):
         return is_due(
             seen, expected, first=arrived.first, latest=arrived.latest, spacing=job.spacing, now=now, patience=patience

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eroica_otel.jobfaults import OWN_ERRORS
-from eroica_otel.model import Report, WorkerWindow
+from eroica_otel.jobwindow import Evidence
+from eroica_otel.model import Report
 from eroica_otel.query.store import Arrived, Job, JobKey
 from eroica_otel.statefolder import JobRecord
 
@@ -64,7 +65,7 @@ class Given:
 
     job: Job
     arrived: Arrived
-    windows: Sequence[WorkerWindow]
+    evidence: Evidence
     record: JobRecord
     twice: Mapping[int, Sequence[str]]
     late: tuple[int, ...]

@@ -1,37 +1,18 @@
-"""What the localizer job is given: its options, and the shape of the judge that it calls."""
+"""What the localizer job is given: its options, and the judge that it calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from eroica_otel.jobpolicy import Policies
 from eroica_otel.jobsend import Destinations
 from eroica_otel.jobstate import Patience
-from eroica_otel.localize.policy import Policy
-from eroica_otel.localize.presence import Presence
-from eroica_otel.model import WorkerWindow
+from eroica_otel.jobwindow import Judge as Judge
+from eroica_otel.jobwindow import JudgeTable as JudgeTable
 from eroica_otel.publish.serve import Renderer
 from eroica_otel.query.client import Backend
-from eroica_otel.verdicts import Report
 from eroica_otel.webserver import Address
-
-
-class Judge(Protocol):
-    """localize.judge: the workers' windows of one window id, and their reference, to a verdict."""
-
-    def __call__(
-        self,
-        windows: Sequence[WorkerWindow],
-        reference: Sequence[WorkerWindow] = (),
-        *,
-        expected: int,
-        policy: Policy = ...,
-        history: Sequence[Report] = (),
-        presence: Mapping[int, Presence] = ...,
-    ) -> Report:
-        """Return the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +32,7 @@ class JobOptions:
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
         send: Where its own series are pushed to.
+        files: Folder of pattern files that is followed; "" for none.
     """
 
     listen: Address | None
@@ -65,3 +47,4 @@ class JobOptions:
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None
     send: Destinations = field(default_factory=Destinations)
+    files: str = ""

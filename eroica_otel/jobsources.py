@@ -1,23 +1,42 @@
 """Where the localizer job gets its deliveries from: takes what was asked for, gives sources behind one protocol.
 
-The embedded OTLP receiver, a Prometheus that is read, or both; all hand the same deliveries to the same function.
+The embedded OTLP receiver, a Prometheus that is read, a folder that is followed, or several; what the first two
+bring goes to the same function.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from eroica_otel.errors import ConfigError
 from eroica_otel.jobfaults import Faults
+from eroica_otel.jobinlet import Inlet
 from eroica_otel.query.client import Backend, shown_url
-from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.following import FolderSource
 from eroica_otel.query.prometheus import PrometheusSource
 from eroica_otel.query.receiver import Receiver
 from eroica_otel.webserver import Address, is_loopback
+
+
+class Places(NamedTuple):
+    """Where measurements come from.
+
+    Attributes:
+        listen: Address of the OTLP receiver; None for none.
+        backend: Prometheus that is read; None for none.
+        files: Folder of pattern files that is followed; "" for none.
+        state: Folder of --state.
+    """
+
+    listen: Address | None = None
+    backend: Backend | None = None
+    files: str = ""
+    state: str = ""
 
 
 class Source(Protocol):
@@ -43,31 +62,30 @@ class Sources:
     Attributes:
         receiver: The embedded OTLP receiver; None where none was asked for.
         reader: What reads the backend; None where none was asked for.
+        folder: What follows a folder of pattern files; None where none was asked for.
     """
 
-    def __init__(
-        self,
-        listen: Address | None,
-        backend: Backend | None,
-        accept: Callable[[Delivery], None],
-        *,
-        say: Callable[[str], None],
-        faults: Faults,
-    ) -> None:
+    def __init__(self, places: Places, inlet: Inlet, *, say: Callable[[str], None], faults: Faults) -> None:
         """Open the receiver's port and load what the backend needs; nothing is received or asked before ``start``.
 
         Raises:
-            ConfigError: an address, certificate or token cannot be used, or there is no source at all.
+            ConfigError: an address, certificate, token or folder cannot be used, or there is no source at all.
             DeliveryError: the port is taken.
         """
-        if listen is None and backend is None:
-            raise ConfigError("the localizer has no source; give an address to listen on or a Prometheus to read")
+        listen, backend, files, state = places
+        if listen is None and backend is None and not files:
+            raise ConfigError("the localizer has no source; give an address to listen on, a Prometheus or a folder")
         guard, self._stopped = partial(faults.guard, "query"), False
+        self.reader = self.folder = None
         with ExitStack() as undo:
-            self.receiver = None if listen is None else Receiver(listen, accept)
+            self.receiver = None if listen is None else Receiver(listen, inlet.delivery)
             if self.receiver is not None:
                 undo.callback(self.receiver.stop)
-            self.reader = None if backend is None else PrometheusSource(backend, accept, say=say, guard=guard)
+            if backend is not None:
+                self.reader = PrometheusSource(backend, inlet.delivery, take=inlet.table, say=say, guard=guard)
+            if files:
+                how_far = os.path.join(os.path.abspath(state), "localizer", "files") if state else ""
+                self.folder = FolderSource(files, inlet.window, how_far, say=say, guard=guard)
             undo.pop_all()
 
     def __iter__(self) -> Iterator[Source]:
@@ -76,6 +94,8 @@ class Sources:
             yield self.receiver
         if self.reader is not None:
             yield self.reader
+        if self.folder is not None:
+            yield self.folder
 
     def read_back(self, seconds: float) -> None:
         """Have the first look reach over what nobody has looked at for so long; before ``start``."""
@@ -103,12 +123,12 @@ class Sources:
         return self.reader.requests() if self.reader is not None else {}
 
     def settled(self) -> bool:
-        """Return whether all that is in the backend was read; of the receiver nobody knows what comes."""
-        return self.reader is None or self.reader.settled
+        """Return whether all that is in backend and folder was read; of the receiver nobody knows what comes."""
+        return all(source is None or source.settled for source in (self.reader, self.folder))
 
     def failures(self) -> int:
-        """Return how many looks and deliveries of the backend failed."""
-        return self.reader.failures if self.reader is not None else 0
+        """Return how many looks and deliveries of the backend, and lines of files, failed."""
+        return sum(source.failures for source in (self.reader, self.folder) if source is not None)
 
 
 def check_backend(backend: Backend, *own: Address) -> None:

@@ -28,7 +28,7 @@ class Talk:
         self._shared(job)
         for window_id, arrived in job.windows.items():
             if window_id not in judged:
-                complete = len(arrived.windows) >= jobview.expected_workers(job, arrived)
+                complete = len(arrived.ranks) >= jobview.expected_workers(job, arrived)
                 self._tell((job.key, window_id), jobview.window_line(job, arrived), at_once=complete)
 
     def forget(self, key: JobKey, window_id: int) -> None:

@@ -23,8 +23,8 @@ _DOUBLES_NAMED = 4
 def expected_workers(job: Job, arrived: Arrived | None = None) -> int:
     """Return how many workers the job should have: the world size that its workers report, at least those seen."""
     live = [who.identity.world_size for who in job.workers.values() if job.last_seen - who.last_seen <= LIVE_SECONDS]
-    inside = [window.identity.world_size for window in arrived.windows.values()] if arrived is not None else []
-    return max([*live, *inside, len(live), len(inside)])
+    inside: Sequence[int] = (arrived.world_size, len(arrived.ranks)) if arrived is not None else ()
+    return max([*live, *inside, len(live)])
 
 
 def states_line(job: Job) -> str:
@@ -43,10 +43,9 @@ def states_line(job: Job) -> str:
 
 def window_line(job: Job, arrived: Arrived) -> str:
     """Return one line on what arrived of a window."""
-    seen, expected = len(arrived.windows), expected_workers(job, arrived)
-    reason = next(iter(arrived.windows.values())).reason
+    seen, expected = len(arrived.ranks), expected_workers(job, arrived)
     workers = plural(expected, "worker")
-    return f"window {arrived.window_id} of {visible(job.key[1])} ({reason}): patterns from {seen} of {workers}"
+    return f"window {arrived.window_id} of {visible(job.key[1])} ({arrived.reason}): patterns from {seen} of {workers}"
 
 
 def doubles(job: Job) -> dict[int, tuple[str, ...]]:
@@ -71,8 +70,8 @@ def shared_report(job: Job, arrived: Arrived, twice: Mapping[int, Sequence[str]]
     return Report(
         training_job=job.key[1],
         window_id=arrived.named,
-        reason=next(iter(arrived.windows.values())).reason,
-        workers_seen=len(arrived.windows),
+        reason=arrived.reason,
+        workers_seen=len(arrived.ranks),
         workers_expected=expected_workers(job, arrived),
         notes=(f"cannot be judged: {shared_line(job, twice)}",),
     )

@@ -81,11 +81,21 @@ class ReferenceKey:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The healthy windows of a key; ``kept_at`` is unix seconds."""
+    """The healthy windows of a key, or the medians of each role; ``kept_at`` is unix seconds.
+
+    Attributes:
+        workers: How many the medians are of; 0 where each has its window.
+    """
 
     key: ReferenceKey
     kept_at: float
     windows: tuple[WorkerWindow, ...]
+    workers: int = 0
+
+    @property
+    def size(self) -> int:
+        """Workers that it is of."""
+        return self.workers or len(self.windows)
 
 
 def key_of(windows: Sequence[WorkerWindow]) -> ReferenceKey:
@@ -175,7 +185,7 @@ class StateFolder:
         """
         old = self.reference(new.key, new.kept_at)
         full = _FULL * new.key.world_size
-        if old is None or (len(old.windows) < full and len(new.windows) > len(old.windows)):
+        if old is None or (old.size < full and new.size > old.size):
             _replace(self._reference_path(new.key), msgspec.msgpack.encode(new))
 
     def prune(self, now: float | None = None) -> None:

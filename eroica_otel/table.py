@@ -111,6 +111,7 @@ class Workers:
     throttled_ratio: Doubles
     run_delay_ratio: Doubles
     stopped_seconds: Doubles
+    end_timestamp_seconds: Doubles
     kinds: Mapping[str, Doubles] = field(default_factory=dict)
     host_use: Mapping[str, Doubles] = field(default_factory=dict)
     peaks: Mapping[str, Doubles] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class Workers:
         nothing: tuple[tuple[Any, tuple[str, ...]], ...] = (
             (Words.same("", count), ("training_job", "host", "role", "reason", "signature")),
             (np.zeros(count, np.int64), ("world_size", "window_id", "iterations", "dropped")),
-            (np.zeros(count), ("floor", "stopped_seconds")),
+            (np.zeros(count), ("floor", "stopped_seconds", "end_timestamp_seconds")),
             (np.full(count, np.nan), (
                 "seconds", "cpu_seconds", "sampler_gap_seconds", "throttled_ratio", "run_delay_ratio",
             )),

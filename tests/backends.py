@@ -17,6 +17,8 @@ from eroica_otel.model import Point, WorkerWindow
 from factories_central import collect
 
 NOW = 5000.0
+COMPACT = (",", ":")
+"""As servers write JSON."""
 """The backend's clock; no other has anything to do with it."""
 _MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
 
@@ -83,7 +85,9 @@ class Samples:
             if all(_fits(dict(key).get(name, ""), sign, text) for name, sign, text in _MATCHER.findall(inside)):
                 kept = [(when, value) for when, value in samples if begin <= when <= end]
                 line = {"metric": dict(key), "values": [value for _, value in kept]}
-                lines.append(json.dumps(line | {"timestamps": [round(when * 1000) for when, _ in kept]}))
+                lines.append(
+                    json.dumps(line | {"timestamps": [round(when * 1000) for when, _ in kept]}, separators=COMPACT)
+                )
         return "\n".join(lines).encode()
 
 
@@ -94,7 +98,7 @@ def _fits(value: str, sign: str, text: str) -> bool:
 
 def success(result: Sequence[Any]) -> bytes:
     data = {"resultType": "matrix", "result": list(result)}
-    return json.dumps({"status": "success", "data": data}).encode()
+    return json.dumps({"status": "success", "data": data}, separators=COMPACT).encode()
 
 
 Reply = Callable[["Request"], None]

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,14 +17,22 @@ from eroica_otel import names
 from eroica_otel.errors import ConfigError
 from eroica_otel.job import Localizer
 from eroica_otel.jobfaults import Faults
-from eroica_otel.joboptions import JobOptions
-from eroica_otel.jobsources import Sources, check_backend
+from eroica_otel.jobinlet import Inlet
+from eroica_otel.joboptions import JobOptions, Judge
+from eroica_otel.jobsources import Places, Sources, check_backend
+from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Report
 from eroica_otel.query.client import Backend
+from eroica_otel.query.store import Store
+from eroica_otel.statefolder import Reference
 from eroica_otel.webserver import Address
 from factories_central import LOOPBACK, WINDOW, fetch, most_python, send_windows, windows
 
 WHOLE = {"compute": 0.4, "communication": 0.3, "python": 0.1, "idle": 0.2}
+
+
+def nowhere() -> Inlet:
+    return Inlet(Store(), print, print, print, time.monotonic)
 
 
 class Desk:
@@ -35,10 +45,10 @@ class Desk:
         self.lines: list[str] = []
         self.verdicts: list[Report] = []
 
-    def localizer(self, url: str = "", listen: Address | None = None) -> Localizer:
+    def localizer(self, url: str = "", listen: Address | None = None, judge: Judge = most_python) -> Localizer:
         made = Localizer(
             JobOptions(listen, LOOPBACK, str(self.folder), backend=Backend(url or self.server.url)),
-            most_python,
+            judge,
             progress=self.lines.append,
             verdict=self.verdicts.append,
             clock=lambda: self.now,
@@ -163,7 +173,7 @@ def test_what_nobody_foresaw_in_a_look_is_counted_and_the_thread_goes_on(
 ) -> None:
     faults = Faults()
     with backend() as server:
-        sources = Sources(None, Backend(server.url), print, say=print, faults=faults)
+        sources = Sources(Places(None, Backend(server.url)), nowhere(), say=print, faults=faults)
         assert sources.reader is not None
         sources.reader._asker.look = lambda back: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         sources.reader._guard(sources.reader.look)
@@ -173,7 +183,7 @@ def test_what_nobody_foresaw_in_a_look_is_counted_and_the_thread_goes_on(
 
 def test_without_any_source_there_is_no_localizer() -> None:
     with pytest.raises(ConfigError, match="no source"):
-        Sources(None, None, print, say=print, faults=Faults())
+        Sources(Places(), nowhere(), say=print, faults=Faults())
 
 
 @pytest.mark.parametrize(
@@ -202,3 +212,56 @@ def test_a_restarted_localizer_reads_back_to_when_the_one_before_it_looked_last(
         second = desk.localizer()
         assert second.sources.reader is not None
         assert second.sources.reader.missed_seconds == 1200.0
+
+
+def judged_for_real(desk: Desk, large: int) -> Localizer:
+    """Return a localizer with the judge that people get; jobs of ``large`` workers are read into tables."""
+    localizer = desk.localizer(judge=judge)
+    reader = localizer.sources.reader
+    assert reader is not None
+    reader._large = large
+    return localizer
+
+
+@pytest.mark.parametrize("large", [4, 5])
+def test_a_large_job_is_judged_by_tables_as_another_is_by_windows(desk: Desk, large: int) -> None:
+    """The reference of the large one is the medians of its workers, also after a restart; what it names is the same."""
+    before = _windows([], reason="reference")
+    desk.server.samples.scrape(NOW - 60, NOW - 40, before)
+    first = judged_for_real(desk, large)
+    desk.look(first)
+    desk.end(first)
+    desk.server.samples.scrape(NOW - 20, NOW, _windows([2], window_id=WINDOW + 60))
+    second = judged_for_real(desk, large)
+    desk.look(second)
+    assert [(one.reason, one.workers_seen, one.workers_expected) for one in desk.verdicts] == [
+        ("reference", 4, 4), ("degraded", 4, 4),
+    ]  # fmt: skip
+    (finding,) = desk.verdicts[1].findings
+    assert (finding.ranks, finding.hosts, finding.function) == ((2,), ("host-1",), "augment (data.py:42)")
+    assert finding.drift_distance is not None  # by the reference
+    assert desk.verdicts[1].detail is not None
+    assert desk.verdicts[1].detail.reference_iteration_seconds == pytest.approx(5 / 30)  # a window of 5 s
+    held = desk.folder / "localizer" / "references"
+    (kept,) = [msgspec.msgpack.decode(one.read_bytes(), type=Reference) for one in held.iterdir()]
+    assert (len(kept.windows), kept.size) == ((1, 4) if large == 4 else (4, 4))
+    (key,) = [key for key in values(second, names.IMPACT) if "host-1" in key]
+    assert {"2", "vision", "llm-7b"} <= set(key)
+
+
+def test_of_a_large_job_late_workers_bring_a_second_verdict(desk: Desk) -> None:
+    given = _windows([2])
+    desk.server.samples.scrape(NOW - 20, NOW, [*given[:2], given[3]])
+    localizer = judged_for_real(desk, 2)
+    desk.look(localizer)
+    assert desk.verdicts == []
+    desk.now += 15
+    localizer.round()
+    assert desk.verdicts[-1].missing_ranks == (2,)
+    desk.server.samples.scrape(NOW, NOW + 15, given)
+    desk.server.samples.now += 15
+    desk.look(localizer)
+    last = desk.verdicts[-1]
+    assert last.workers_seen == 4
+    assert not last.missing_ranks
+    assert last.notes[-1].startswith("judged again: rank 2 came after the first verdict")

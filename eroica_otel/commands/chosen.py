@@ -118,8 +118,15 @@ def _job(arguments: argparse.Namespace, environment: Mapping[str, str], file: Co
         policies=file.policies,
         patience=file.patience,
         backend=sources.backend(arguments, listen, metrics),
+        files=_folder(arguments.files),
         send=destinations.destinations(arguments, environment, listen, metrics),
     )
+
+
+def _folder(path: str) -> str:
+    if path and not os.path.isdir(path):
+        raise ConfigError(f"--files {path}: there is no such folder; create it, or give another")
+    return path
 
 
 def _outputs(file: str) -> dict[str, Renderer]:

@@ -51,7 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where it listens")
     where.add_argument(
         "--listen", metavar="HOST:PORT", default="", help="address that workers deliver to by OTLP/HTTP; one that "
-        f"other machines reach needs the three options below (default: {sources.LISTEN}, with --prometheus none)",
+        f"other machines reach needs the three options below (default: {sources.LISTEN}, with --prometheus or --files "
+        "none)",
     )  # fmt: skip
     where.add_argument(
         "--metrics", metavar="HOST:PORT", default="127.0.0.1:9465", help="address of /metrics for Prometheus, and of "
@@ -161,6 +162,8 @@ def _who(localizer: Localizer) -> str:
     count, receiver, reader = localizer.workers_seen(), localizer.sources.receiver, localizer.sources.reader
     if reader is not None and reader.down:
         return f"{count} workers were seen and {reader.url} cannot be read: {reader.down}"
+    if receiver is None and reader is None and localizer.sources.folder is not None:
+        return f"{localizer.sources.folder.url} holds no window that is new; eroica-otel query --json FILE writes one"
     if receiver is None and reader is not None:
         return f"{count} workers are in {reader.url}; ask them for a window by eroica-otel window or give {_LONGER}"
     remedy = f"point them here by OTEL_EXPORTER_OTLP_ENDPOINT={receiver.url} or " if receiver is not None else ""
@@ -171,6 +174,7 @@ def _announce(localizer: Localizer) -> None:
     receiver, reader = localizer.sources.receiver, localizer.sources.reader
     where = [f"on {receiver.url} (OTLP/HTTP)"] if receiver is not None else []
     where += [f"in {reader.url} (PromQL)"] if reader is not None else []
+    where += [f"in {localizer.sources.folder.url} (pattern files)"] if localizer.sources.folder is not None else []
     _say(f"waiting for patterns {' and '.join(where)}; series on {localizer.metrics.url}/metrics")
     if not is_loopback(localizer.metrics.address.host) and not localizer.metrics.address.token:
         _say(f"{localizer.metrics.url} shows function names to everyone who can reach it; --token-file protects it")

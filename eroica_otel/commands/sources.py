@@ -29,6 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--prometheus-interval", metavar="SECONDS", default="", help="time between two looks (default: "
                       "5)")  # fmt: skip
     reading(what)
+    files = parser.add_argument_group("what it reads, where workers' windows are written into files")
+    files.add_argument("--files", metavar="DIR", default="", help="read the pattern files of this folder (JSON Lines "
+                       "that end in .jsonl, as eroica-otel query --json writes them), also those that come and grow "
+                       "later, instead of receiving; with --listen both")  # fmt: skip
 
 
 def reading(what: argparse._ArgumentGroup) -> None:
@@ -55,12 +59,12 @@ def reading(what: argparse._ArgumentGroup) -> None:
 
 
 def listen(arguments: argparse.Namespace, certificate: str, key: str, token: str) -> Address | None:
-    """Return the address of the receiver; None where only a Prometheus is read.
+    """Return the address of the receiver; None where only a Prometheus or files are read.
 
     Raises:
         ConfigError: the address has another form.
     """
-    if not arguments.listen and arguments.prometheus:
+    if not arguments.listen and (arguments.prometheus or arguments.files):
         return None
     return Address(*parse_address(arguments.listen or LISTEN, "--listen"), "--listen", certificate, key, token)
 

@@ -23,9 +23,9 @@ from eroica_otel.localize.ruling import ruled
 from eroica_otel.localize.scene import Scene, scene_of
 from eroica_otel.localize.selection import Selection, select
 from eroica_otel.localize.stopped import lost_seconds
-from eroica_otel.localize.tabled import table_of, workers_of
 from eroica_otel.model import Finding, Report, WorkerWindow
 from eroica_otel.table import Ints, Table, Unknown, Workers
+from eroica_otel.tabled import table_of, workers_of
 from eroica_otel.uncharged import told
 
 _NOTHING_KNOWN: Mapping[int, Presence] = MappingProxyType({})

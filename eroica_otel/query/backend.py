@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -15,14 +15,14 @@ from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query import promql
-from eroica_otel.query.bulk import Table
 from eroica_otel.query.client import Backend, Client
 from eroica_otel.query.decode import decode
 from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Spell
 from eroica_otel.query.promql import Series
-from eroica_otel.query.reading import Shown, Wanted, chosen
+from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen
 from eroica_otel.query.scraped import Episode, Stream, episodes, own_labels, pulses
 from eroica_otel.query.scraped import chosen as one_of_replicas
+from eroica_otel.table import Table
 
 RANGE_PATH = "/api/v1/query_range"
 _STEPS = 240
@@ -62,16 +62,22 @@ class BackendReader:
             if spell.shown in kept:
                 yield from self._of_window(spell, wanted)
 
-    def tables(self, wanted: Wanted) -> list[Table]:
-        """Return the newest window that fits, or that with the id, of a job in layout ``vec``; [] without one.
+    def tables(self, wanted: Wanted) -> Iterator[Tabled]:
+        """Yield each window that fits as a table: in layout ``vec`` straight from the vectors."""
+        spells = self._spells(wanted)
+        kept = chosen([spell.shown for spell in spells], wanted)
+        for spell in spells:
+            if spell.shown in kept:
+                yield Tabled(spell.shown, self.table(spell, wanted))
+
+    def table(self, spell: Spell, wanted: Wanted = Wanted()) -> Table:  # noqa: B008 - frozen
+        """Return the table of one window, of which it is known when it was shown; ``wanted`` may restrict the ranks.
 
         Raises:
             QueryError: the place cannot be read.
         """
-        spells = self._spells(wanted)
-        kept = chosen([spell.shown for spell in spells], wanted)
-        fit = [spell for spell in spells if spell.shown in kept][-1:]
-        return [table for one in fit for table in self._asker.tables(one._replace(last=self._end(one)))]
+        until = spell._replace(last=self._end(spell))
+        return self._asker.table(until, wanted.ranks, lambda known: self._in_order(spell, wanted, known))
 
     def _end(self, spell: Spell) -> float:
         return min(spell.last, spell.first + _PART_SECONDS) + SETTLE_SECONDS
@@ -107,8 +113,14 @@ class BackendReader:
                 times[key] = min(inside[0], begin), max(inside[-1], until), ranks
         return [Spell(Shown(*key, len(ranks)), first, last) for key, (first, last, ranks) in times.items()]
 
+    def _in_order(self, spell: Spell, wanted: Wanted, without: Iterable[int] = ()) -> list[tuple[Stream, Episode]]:
+        """Return those who showed it, by rank."""
+        known = set(without)
+        ranks = ((int(one[0].process.rank), one) for one in self._members(spell, wanted).items())
+        return [one for rank, one in sorted(ranks, key=itemgetter(0)) if rank not in known]
+
     def _of_window(self, spell: Spell, wanted: Wanted) -> Iterator[WorkerWindow]:
-        members = iter(sorted(self._members(spell, wanted).items(), key=lambda one: int(one[0].process.rank)))
+        members = iter(self._in_order(spell, wanted))
         while group := list(islice(members, RANKS_PER_QUERY)):
             points = self._asker.windows(group)
             for stream, _ in group:

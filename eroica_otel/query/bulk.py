@@ -21,6 +21,9 @@ from eroica_otel.vectors import SHARE, STEP_MILLIS, WHOLE, Slot
 
 _FIRST_ROWS = 1024
 _TYPES = {WHOLE: np.float64, SHARE: np.float32}
+_PATTERNS = {
+    metric.name for metric in (names.PATTERN_BETA, names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Table:
         hosts: Of the rows, [W].
         roles: Of the rows, [W].
         values: The vectors, NaN where not measured, [W, S].
+        fine: What is no number of a pattern with all its digits, [W, fewer]: a verdict counts those in float64.
+        place: Column of each slot in ``fine``, -1 where ``values`` has all that is told, [S].
     """
 
     part: str
@@ -42,13 +47,17 @@ class Table:
     hosts: tuple[str, ...]
     roles: tuple[str, ...]
     values: NDArray[np.float32] | NDArray[np.float64]
+    fine: NDArray[np.float64]
+    place: NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of one table while they come; the array doubles when it is full."""
+    """Rows of one table while they come; the arrays double when they are full."""
 
     values: NDArray[np.float32] | NDArray[np.float64]
+    fine: NDArray[np.float64]
+    fine_slots: NDArray[np.int64]
     who: dict[int, int] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)
@@ -72,7 +81,7 @@ def tables(rows: Iterable[Row], ask: Ask) -> list[Table]:
             slots[key] = dictionaries.slots([key[1]], ask).get(key[1], ())
         if slots.get(key) and own["rank"].isdecimal() and _is_whole(one, len(slots[key])):
             if key not in found:
-                found[key] = _Rows(np.empty((_FIRST_ROWS, len(slots[key])), _TYPES[key[0]]))
+                found[key] = _rows(key[0], slots[key])
             _put(found[key], int(own["rank"]), own, one.values)
     return [_table(key[0], slots[key], kept) for key, kept in found.items()]
 
@@ -101,25 +110,37 @@ def _is_whole(row: Row, slots: int) -> bool:
     return len(row.values) == slots and row.last - row.first == (slots - 1) * STEP_MILLIS
 
 
+def _rows(part: str, slots: Sequence[Slot]) -> _Rows:
+    fine = np.array([at for at, one in enumerate(slots) if part == SHARE and one.name not in _PATTERNS], np.int64)
+    return _Rows(np.empty((_FIRST_ROWS, len(slots)), _TYPES[part]), np.empty((_FIRST_ROWS, fine.size)), fine)
+
+
 def _put(rows: _Rows, rank: int, own: Mapping[str, str], values: Sequence[float]) -> None:
     row = rows.who.setdefault(rank, len(rows.who))
     if row == len(rows.values):
         rows.values = np.concatenate([rows.values, np.empty_like(rows.values)])
+        rows.fine = np.concatenate([rows.fine, np.empty_like(rows.fine)])
     if row == len(rows.hosts):
         rows.hosts.append(own["host"])
         rows.roles.append(own["role"])
-    rows.values[row] = values
+    exact = np.array(values)
+    rows.values[row] = exact
+    rows.fine[row] = exact[rows.fine_slots]
 
 
 def _table(part: str, slots: tuple[Slot, ...], rows: _Rows) -> Table:
-    values = rows.values[: len(rows.who)]
-    values[values < 0] = np.nan
     ranks = np.fromiter(rows.who, np.int64, len(rows.who))
-    return Table(part, slots, ranks, tuple(rows.hosts), tuple(rows.roles), values)
+    values, fine = rows.values[: ranks.size], rows.fine[: ranks.size]
+    for told in (values, fine):
+        told[told < 0] = np.nan
+    place = np.full(len(slots), -1, np.int64)
+    place[rows.fine_slots] = np.arange(rows.fine_slots.size)
+    return Table(part, slots, ranks, tuple(rows.hosts), tuple(rows.roles), values, fine, place)
 
 
 def columns_of(table: Table, name: str) -> Iterator[tuple[Slot, NDArray[np.float32] | NDArray[np.float64]]]:
     """Yield the slots of a series with their values, [W] each."""
     for at, slot in enumerate(table.slots):
         if slot.name == name:
-            yield slot, table.values[:, at]
+            place = int(table.place[at])
+            yield slot, table.values[:, at] if place < 0 else table.fine[:, place]

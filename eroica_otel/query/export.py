@@ -16,7 +16,7 @@ import msgspec
 
 from eroica_otel.errors import one_line
 from eroica_otel.query.client import Client, QueryFailed
-from eroica_otel.query.promql import Series
+from eroica_otel.query.promql import Raw, Series
 
 PATH = "/api/v1/export"
 _NOTHING = '{__name__="eroica_otel_asks_whether_this_is_there"}'
@@ -34,6 +34,12 @@ class _Vector(msgspec.Struct):
     timestamps: msgspec.Raw
 
 
+class _RawLine(msgspec.Struct):
+    metric: msgspec.Raw
+    values: list[float | str | None]
+    timestamps: list[int]
+
+
 class Row(NamedTuple):
     """A series whose samples are of one vector: labels, first and last time in ms, values without the end's marker."""
 
@@ -46,6 +52,7 @@ class Row(NamedTuple):
 _NOT_FINITE = re.compile(rb"[+-]?(?:NaN|Inf(?:inity)?)")
 _decoder = msgspec.json.Decoder(_Line)
 _vectors = msgspec.json.Decoder(_Vector)
+_raw = msgspec.json.Decoder(_RawLine)
 
 
 def is_there(client: Client) -> bool:
@@ -74,6 +81,36 @@ def between(client: Client, selected: str, begin: float, end: float) -> Iterator
             series = parse(line)
             if series.samples:
                 yield series
+
+
+def raw_between(client: Client, selected: str, begin: float, end: float) -> Iterator[Raw]:
+    """Yield the series of a selector as ``between`` does, with their labels as they stand in the line.
+
+    Raises:
+        QueryFailed: the answer breaks off, or is none.
+    """
+    fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
+    for line in client.lines(PATH, fields):
+        if line.strip():
+            yield raw_of(line)
+
+
+def raw_of(line: bytes) -> Raw:
+    """Return the series of one line; samples that are not finite are absent.
+
+    Raises:
+        QueryFailed: it is none.
+    """
+    try:
+        try:
+            found = _raw.decode(line)
+        except msgspec.MsgspecError:
+            found = _raw.decode(_as_json(line))
+        samples = zip(found.timestamps, found.values, strict=True)
+        return Raw(bytes(found.metric), [(when / 1000, value) for when, value in samples if type(value) is float])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        said = one_line(str(error), 200)
+        raise QueryFailed("malformed", f"a line of the export is no series ({said})") from error
 
 
 def rows_between(client: Client, selected: str, begin: float, end: float) -> Iterator[Row]:

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from eroica_otel.errors import QueryError, one_line
-from eroica_otel.model import SCHEMA, WorkerWindow
+from eroica_otel.model import REASONS, SCHEMA, WorkerWindow
 from eroica_otel.query import journal
-from eroica_otel.query.reading import Shown, Wanted, chosen, picked, shown_in
+from eroica_otel.query.decode import WINDOW_MOST, WORKERS_MOST
+from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen, picked, shown_in, tabled
 
 SUFFIX = ".jsonl"
 LINE_BYTES = 16 * 2**20
@@ -39,6 +40,11 @@ class FileReader:
     def windows(self, wanted: Wanted) -> Iterator[WorkerWindow]:
         """Yield what fits."""
         yield from picked(self._read(), chosen(self.shown(wanted), wanted), wanted)
+
+    def tables(self, wanted: Wanted) -> Iterator[Tabled]:
+        """Yield each window that fits as a table."""
+        kept = chosen(self.shown(wanted), wanted)
+        yield from tabled(picked(self._read(), kept, wanted), kept)
 
 
 def journal_reader(path: Path) -> FileReader:
@@ -104,9 +110,18 @@ def window_of(line: bytes) -> WorkerWindow:
         found = msgspec.json.decode(line)
         if not isinstance(found, dict) or found.get("schema") != SCHEMA:
             raise QueryError(f'it has no "schema": {SCHEMA}; write it anew by eroica-otel query --json')
-        return msgspec.convert(_with_nan(found["window"]), WorkerWindow)
+        window = msgspec.convert(_with_nan(found["window"]), WorkerWindow)
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise QueryError(f"it is no worker's window ({one_line(str(error), 200)})") from error
+    if not (0 <= window.identity.rank < WORKERS_MOST and 0 <= window.window_id < WINDOW_MOST):
+        raise QueryError(
+            f"rank {window.identity.rank} of window {window.window_id} cannot be; does another program write it?"
+        )
+    if window.reason not in REASONS or not window.identity.training_job:
+        raise QueryError(
+            f"it names no job, or reason {one_line(window.reason, 40)!r} is not one of {', '.join(REASONS)}"
+        )
+    return window
 
 
 def _with_nan(window: Any) -> Any:

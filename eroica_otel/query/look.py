@@ -6,17 +6,21 @@ Small questions are asked at each look; patterns only for windows that are new, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from eroica_otel import names
 from eroica_otel.model import Point
 from eroica_otel.query import bulk, export, promql
 from eroica_otel.query.client import Client, QueryFailed
+from eroica_otel.query.labelled import Labelled
 from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
-from eroica_otel.query.promql import Series
+from eroica_otel.query.promql import Raw, Series
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
     Episode,
@@ -29,6 +33,9 @@ from eroica_otel.query.scraped import (
     points_in,
     pulses,
 )
+from eroica_otel.query.wide import Vectors, table_of
+from eroica_otel.table import Table
+from eroica_otel.tabled import joined, taken
 
 _Read = TypeVar("_Read")
 PATH = "/api/v1/query"
@@ -38,11 +45,13 @@ VECTORS_PER_QUERY = 4000
 """Workers whose vectors are asked for at once, two each: 200 numbers are 6 KB."""
 RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
+STREAMED_PER_QUERY = 512
+"""The same of a stream, of which a line is held at a time; some 100,000 series, a third of VictoriaMetrics' limit."""
 
 STANDING = (
     names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
-    names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.DELIVERIES,
-    names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
+    names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.GROUPS_LEFT_OUT,
+    names.DELIVERIES, names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
 )  # fmt: skip
 """Series of a worker that say nothing about its window; everything else is read with it."""
 OF_A_WINDOW = (
@@ -66,6 +75,11 @@ class Look:
     chosen: Mapping[Process, Stream]
     points: dict[Stream, list[Point]] = field(default_factory=dict)
     episodes: Mapping[Stream, Sequence[Episode]] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> Counter[tuple[str, str]]:
+        """Processes of each job, by (training_job, team)."""
+        return Counter(process[:2] for process in self.chosen)
 
     def spacing(self) -> float:
         """Return the longest time between two samples of a worker, 0 when unknown."""
@@ -97,6 +111,10 @@ class Spell(NamedTuple):
     last: float
 
 
+Member = tuple[Stream, Episode]
+"""Who showed a window, and when."""
+
+
 class Asker:
     """Asks a backend; counts its answers by outcome."""
 
@@ -124,7 +142,7 @@ class Asker:
         found.episodes = episodes(self._ask(promql.raw(self._select(names.WINDOW_ID), back_seconds)))
         return found
 
-    def windows(self, group: Sequence[tuple[Stream, Episode]]) -> dict[Stream, list[Point]]:
+    def windows(self, group: Sequence[Member]) -> dict[Stream, list[Point]]:
         """Return everything that streams of one job showed when their windows began, in halves where that is too much.
 
         Raises:
@@ -138,14 +156,49 @@ class Asker:
         half = len(group) // 2
         return self.windows(group[:half]) | self.windows(group[half:])
 
-    def _windows(self, group: Sequence[tuple[Stream, Episode]]) -> dict[Stream, list[Point]]:
+    def _windows(self, group: Sequence[Member]) -> dict[Stream, list[Point]]:
         begin = min(episode.begin for _, episode in group)
         end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
         selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
-        spans = {stream: (one.begin, min(one.end, one.begin + SETTLE_SECONDS)) for stream, one in group}
+        spans = {stream: _span(one) for stream, one in group}
         laid: list[Series] = []
         points = points_in(_without_vectors(self.between(selected, begin, end), laid), spans)
         return points | self._dictionaries.points(laid, spans, self._ask) if laid else points
+
+    def labelled(self, members: Sequence[Member]) -> Labelled:
+        """Return the windows of streams of one job as columns, in the layout of labels.
+
+        Raises:
+            QueryFailed: a question has no usable answer.
+        """
+        found = Labelled({stream: _span(one) for stream, one in members})
+        many = STREAMED_PER_QUERY if self.streams() else RANKS_PER_QUERY
+        for first in range(0, len(members), many):
+            self._into(found, members[first : first + many])
+        return found
+
+    def _into(self, found: Labelled, group: Sequence[Member]) -> None:
+        begin = min(episode.begin for _, episode in group)
+        end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
+        selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
+        try:
+            series = self._raw(selected, begin, end)
+            first = next(series, None)
+        except QueryFailed as error:
+            if error.outcome != "too_large" or len(group) == 1:
+                raise
+            half = len(group) // 2
+            self._into(found, group[:half])
+            self._into(found, group[half:])
+            return
+        found.take(series if first is None else chain([first], series))
+
+    def _raw(self, selected: str, begin: float, end: float) -> Iterator[Raw]:
+        if self.streams():
+            yield from self._counted(export.raw_between(self._client, selected, begin, end))
+            return
+        question = promql.raw(selected, end - begin + 0.01)
+        yield from self._answered(promql.parse_raw, question, PATH, {"time": f"{end:.3f}"})
 
     def between(self, selected: str, begin: float, end: float) -> Iterable[Series]:
         """Return all samples of a selector from ``begin`` to ``end`` (unix seconds of the backend, both included).
@@ -164,6 +217,26 @@ class Asker:
             QueryFailed: a question has no usable answer.
         """
         return bulk.tables(self._rows(spell), self._ask)
+
+    def table(
+        self, spell: Spell, ranks: Collection[int], members: Callable[[Collection[int]], Sequence[Member]]
+    ) -> Table:
+        """Return one window of a job as a table, in either layout: the vectors first, then who is not in them.
+
+        Args:
+            spell: The window, and from when to when its vectors are looked for.
+            ranks: Those that are wanted; empty for all.
+            members: Gives who showed the window, but for some ranks.
+
+        Raises:
+            QueryFailed: a question has no usable answer.
+        """
+        job = spell.shown.training_job
+        vectors = _of(table_of(job, Vectors(self.tables(spell))), spell.shown, ranks)
+        if len(vectors.workers) >= (len(ranks) or spell.shown.workers):
+            return vectors
+        others = members(vectors.workers.rank.tolist())
+        return joined([vectors, _of(table_of(job, self.labelled(others)), spell.shown, ranks)])
 
     def _rows(self, spell: Spell) -> Iterator[export.Row]:
         """Yield the vectors of a window: by the stream all at once, by questions in shards of ranks."""
@@ -201,9 +274,14 @@ class Asker:
         Raises:
             QueryFailed: it has no usable answer.
         """
+        return self._answered(promql.parse, question, path, fields)
+
+    def _answered(
+        self, parse: Callable[[bytes], list[_Read]], question: str, path: str, fields: Mapping[str, str]
+    ) -> list[_Read]:
         # VictoriaMetrics hides the newest 30 s from instant questions unless nocache is set; others ignore it.
         try:
-            series = promql.parse(self._client.post(path, {"query": question, "nocache": "1", **fields}))
+            series = parse(self._client.post(path, {"query": question, "nocache": "1", **fields}))
         except QueryFailed as error:
             self.counts[error.outcome] += 1
             raise
@@ -215,6 +293,20 @@ class Asker:
 
     def _select(self, metric: names.Metric) -> str:
         return promql.selector([metric.name], self._match)
+
+
+def _of(table: Table, shown: Shown, ranks: Collection[int]) -> Table:
+    """Return the rows that are of a window and of these ranks (empty: all), and tell its length and reason."""
+    workers = table.workers
+    here = (workers.window_id == shown.window_id) & np.isfinite(workers.seconds) & ~workers.reason.among({""})
+    if ranks:
+        here &= np.isin(workers.rank, sorted(ranks))
+    return taken(table, here)
+
+
+def _span(shown: Episode) -> tuple[float, float]:
+    """Return in which time the first sample of a series is the window's."""
+    return shown.begin, min(shown.end, shown.begin + SETTLE_SECONDS)
 
 
 def _without_vectors(series: Iterable[Series], laid: list[Series]) -> Iterator[Series]:

@@ -10,14 +10,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
 
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import Point
 from eroica_otel.query.client import OUTCOMES, Backend, Client, QueryFailed
-from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look
+from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look, Spell
 from eroica_otel.query.otlp import Delivery
+from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import Episode, Process, Stream
+from eroica_otel.table import Table
+from eroica_otel.tabled import taken
 
 _START_SECONDS = 300.0
 _LEAST_SECONDS, _MOST_SECONDS = 60.0, 3600.0
@@ -25,11 +31,15 @@ _SPACINGS = 4.0
 _KEPT_SECONDS = 2 * _MOST_SECONDS
 _ERRORS_KEPT = 64
 _WHOLE = 0.98
+LARGE_WORKERS = 4096
+"""Jobs of so many workers are read into tables: an object for each pattern would be too much."""
 _OF_ONE_QUESTION = ("refused", "too_large", "malformed")
 """Outcomes that say nothing about the other questions of a look."""
 
 logger = logging.getLogger(__name__)
 _Shown = tuple[Process, float]
+Take = Callable[[tuple[str, str], Table], object]
+"""Takes team and name of a job, and a window of it."""
 _Group = list[tuple[Stream, Episode]]
 
 
@@ -53,23 +63,28 @@ class PrometheusSource:
         backend: Backend,
         accept: Callable[[Delivery], None],
         *,
+        take: Take | None = None,
         say: Callable[[str], None] = logger.info,
         guard: Callable[[Callable[[], None]], None] = _unguarded,
         clock: Callable[[], float] = time.monotonic,
+        large: int = LARGE_WORKERS,
     ) -> None:
         """Prepare; nothing is asked before ``start``.
 
         Args:
             backend: What to read.
             accept: Takes deliveries; may raise QueryError.
+            take: Takes the windows of large jobs, but for hangs, as tables; may raise QueryError. None: there are none.
             say: Takes lines for people.
             guard: Runs one look; what it does not let through cannot end the thread.
             clock: Monotonic seconds.
+            large: Workers from which a job is large.
 
         Raises:
             ConfigError: certificates or token cannot be loaded.
         """
         self._backend, self._accept, self._say, self._guard, self._clock = backend, accept, say, guard, clock
+        self._take, self._large = take, large
         client = Client(backend)
         self._asker = Asker(client, backend.match, backend.api)
         self.url, self.failures = client.url, 0
@@ -157,8 +172,7 @@ class PrometheusSource:
             else:
                 unsettled = True
         for group in sorted(groups.values(), key=lambda group: min(episode.begin for _, episode in group)):
-            for first in range(0, len(group), RANKS_PER_QUERY):
-                unsettled |= not self._read_for_itself(found, group[first : first + RANKS_PER_QUERY], now)
+            unsettled |= not self._read_for_itself(found, group, now)
         for known in (self._seen, self._delivered):
             for key in [key for key, when in known.items() if now - when > _KEPT_SECONDS]:
                 del known[key]
@@ -177,14 +191,64 @@ class PrometheusSource:
                 yield from ((stream, one) for one in shown if (process, one.window_id) not in self._delivered)
 
     def _read_for_itself(self, found: Look, group: _Group, now: float) -> bool:
-        """Read one window of some ranks; what the backend refuses of one job holds up no other."""
+        """Read one window of one job, whole or of some ranks after the others; return whether all of it was there."""
+        take = self._take
+        if take is not None and found.workers[group[0][0].process[:2]] >= self._large:
+            whole = self._tried(lambda: self._read_table(take, group, now))
+            if whole is not None:
+                return whole
+        unsettled = False
+        for first in range(0, len(group), RANKS_PER_QUERY):
+            part = group[first : first + RANKS_PER_QUERY]
+            unsettled |= not self._tried(partial(self._read, found, part, now))
+        return not unsettled
+
+    def _tried(self, read: Callable[[], bool | None]) -> bool | None:
+        """Return what came of reading; what the backend refuses of one job holds up no other."""
         try:
-            return self._read(found, group, now)
+            return read()
         except QueryFailed as error:
             if error.outcome not in _OF_ONE_QUESTION:
                 raise
             self._refused = error
             return False
+
+    def _read_table(self, take: Take, group: _Group, now: float) -> bool | None:
+        """Read and deliver one window of a large job; return whether all of it was there, None of a hang."""
+        table = self._table(group)
+        if "blocked" in table.workers.reason.distinct(range(len(table.workers))):
+            return None
+        return self._deliver_table(take, table, group, now)
+
+    def _table(self, group: _Group) -> Table:
+        (stream, first), begins = group[0], [episode.begin for _, episode in group]
+        shown = Shown(stream.process.team, stream.process.training_job, int(first.window_id), "", len(group))
+        ranks = {int(stream.process.rank) for stream, _ in group}
+        return self._asker.table(
+            Spell(shown, min(begins), max(begins) + SETTLE_SECONDS), ranks,
+            lambda known: [one for one in group if int(one[0].process.rank) not in known],
+        )  # fmt: skip
+
+    def _deliver_table(self, take: Take, table: Table, group: _Group, now: float) -> bool:
+        """Deliver the rows of a window that are whole, or have not grown; return whether all are."""
+        sizes = np.bincount(table.worker, minlength=len(table.workers))
+        charged = np.nansum(np.array([*table.workers.kinds.values(), np.zeros(len(table.workers))]), axis=0)
+        whole = (charged == 0) | (charged >= _WHOLE)
+        there = {rank: at for at, rank in enumerate(table.workers.rank.tolist())}
+        ready, all_whole = np.zeros(len(table.workers), bool), True
+        for stream, episode in group:
+            key, at = (stream.process, episode.window_id), there.get(int(stream.process.rank), -1)
+            size = int(sizes[at]) if at >= 0 else 0
+            if (at >= 0 and whole[at]) or self._partial.get(key) == size:
+                self._delivered[key] = now
+                self._partial.pop(key, None)
+                if at >= 0:
+                    ready[at] = True
+            else:
+                self._partial[key], all_whole = size, False
+        process = group[0][0].process
+        self._told_of(process.rank, lambda: take((process.team, process.training_job), taken(table, ready)))
+        return all_whole
 
     def _read(self, found: Look, group: _Group, now: float) -> bool:
         """Read and deliver one window of some ranks; return whether all of it was there."""
@@ -206,15 +270,18 @@ class PrometheusSource:
 
     def _hand_over(self, stream: Stream, points: Sequence[Point], spacing: float) -> None:
         process = {"instance": stream.process.instance, "process.pid": stream.process.pid}
+        self._told_of(stream.process.rank, lambda: self._accept(Delivery(process, tuple(points), spacing)))
+
+    def _told_of(self, rank: str, hand_over: Callable[[], object]) -> None:
         if self._stopping.is_set():
             return  # whoever takes may be closed already
         try:
-            self._accept(Delivery(process, tuple(points), spacing))
+            hand_over()
         except QueryError as error:
             self.failures += 1
             if len(self._told) < _ERRORS_KEPT and str(error) not in self._told:
                 self._told.add(str(error))
-                self._say(f"series of rank {stream.process.rank} in {self.url} are left out: {error}")
+                self._say(f"series of rank {rank} in {self.url} are left out: {error}")
 
     def _fails(self, why: str) -> None:
         self.failures += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,24 +27,41 @@ class Series(NamedTuple):
     samples: tuple[tuple[float, float], ...]
 
 
+class Raw(NamedTuple):
+    """The same with the labels as JSON."""
+
+    metric: bytes
+    samples: Sequence[tuple[float, float]]
+
+
 class _Found(msgspec.Struct):
     metric: dict[str, str]
     values: list[tuple[float, str]] = []
     value: tuple[float, str] | None = None
 
 
-class _Data(msgspec.Struct):
-    result: list[_Found]
+class _RawFound(msgspec.Struct):
+    metric: msgspec.Raw
+    values: list[tuple[float, str]] = []
+    value: tuple[float, str] | None = None
 
 
-class _Answer(msgspec.Struct):
+_One = TypeVar("_One", _Found, _RawFound)
+
+
+class _Data(msgspec.Struct, Generic[_One]):
+    result: list[_One]
+
+
+class _Answer(msgspec.Struct, Generic[_One]):
     status: str
-    data: _Data | None = None
+    data: _Data[_One] | None = None
     error: str = ""
     isPartial: bool = False
 
 
-_decoder = msgspec.json.Decoder(_Answer)
+_decoder = msgspec.json.Decoder(_Answer[_Found])
+_raw_decoder = msgspec.json.Decoder(_Answer[_RawFound])
 
 
 def checked_matchers(text: str, flag: str) -> str:
@@ -93,19 +110,35 @@ def parse(body: bytes) -> list[Series]:
     Raises:
         QueryFailed: it is no answer of a PromQL API, says that it failed, or says that it is not complete.
     """
-    try:
-        answer = _decoder.decode(body)
-        if answer.status != "success" or answer.data is None:
-            raise QueryFailed("refused", f"it answers: {one_line(answer.error or answer.status)}")
-        if answer.isPartial:
-            raise QueryFailed("refused", "the answer is partial, one of its storage nodes is missing; look after it")
-        found = [Series(one.metric, _samples(one)) for one in answer.data.result]
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error), 200)})") from error
+    found = (Series(one.metric, _samples(one)) for one in _result(body, _decoder))
     return [series for series in found if series.samples]
 
 
-def _samples(found: _Found) -> tuple[tuple[float, float], ...]:
+def parse_raw(body: bytes) -> list[Raw]:
+    """Return the same with the labels as they stand in the answer.
+
+    Raises:
+        QueryFailed: as parse.
+    """
+    return [Raw(bytes(one.metric), _samples(one)) for one in _result(body, _raw_decoder)]
+
+
+def _result(body: bytes, decoder: msgspec.json.Decoder[_Answer[_One]]) -> list[_One]:
+    try:
+        answer = decoder.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error), 200)})") from error
+    if answer.status != "success" or answer.data is None:
+        raise QueryFailed("refused", f"it answers: {one_line(answer.error or answer.status)}")
+    if answer.isPartial:
+        raise QueryFailed("refused", "the answer is partial, one of its storage nodes is missing; look after it")
+    return answer.data.result
+
+
+def _samples(found: _Found | _RawFound) -> tuple[tuple[float, float], ...]:
     given: Iterable[tuple[float, str]] = found.values if found.value is None else (found.value,)
-    samples = ((when, float(text)) for when, text in given)
+    try:
+        samples = [(when, float(text)) for when, text in given]
+    except ValueError as error:
+        raise QueryFailed("malformed", f"the answer is none of a PromQL API ({one_line(str(error), 200)})") from error
     return tuple(sample for sample in samples if math.isfinite(sample[0]) and math.isfinite(sample[1]))

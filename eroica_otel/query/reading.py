@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from eroica_otel.model import WorkerWindow
+from eroica_otel.table import Table
+from eroica_otel.tabled import in_parts
 
 SINCE_SECONDS = 3600.0
 """How far back a backend is asked, unless more is wanted."""
@@ -45,6 +48,13 @@ class Shown(NamedTuple):
     workers: int
 
 
+class Tabled(NamedTuple):
+    """A window and the table of its workers."""
+
+    shown: Shown
+    table: Table
+
+
 class Reader(Protocol):
     """A place that keeps windows."""
 
@@ -65,6 +75,20 @@ class Reader(Protocol):
         Raises:
             QueryError: the place cannot be read.
         """
+
+    def tables(self, wanted: Wanted) -> Iterator[Tabled]:
+        """Yield each window that fits as a table of its workers: the same numbers, for jobs of any size.
+
+        Raises:
+            QueryError: the place cannot be read.
+        """
+
+
+def tabled(windows: Iterable[WorkerWindow], shown: Iterable[Shown]) -> Iterator[Tabled]:
+    """Yield the table of each of the windows that ``picked`` gave."""
+    known = {one[:3]: one for one in shown}
+    for key, some in groupby(windows, lambda one: (one.identity.team, one.identity.training_job, one.window_id)):
+        yield Tabled(known[key], in_parts(some))
 
 
 def shown_in(windows: Iterable[WorkerWindow], wanted: Wanted) -> list[Shown]:

@@ -11,12 +11,17 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import STATES, Identity, Point, WorkerWindow
+from eroica_otel.query.arrived import Arrived as Arrived
 from eroica_otel.query.decode import decode, identity
 from eroica_otel.query.gathered import Earlier, window_id_of
 from eroica_otel.query.otlp import Delivery
+from eroica_otel.table import Table
+from eroica_otel.tabled import taken
 
 WINDOWS_KEPT = 16
 JOBS_KEPT = 64
@@ -24,6 +29,8 @@ WORKERS_MOST = 2**17
 """Workers of all jobs that are known at once."""
 PATTERNS_MOST = 2**22
 """Patterns of all windows that are held at once, about 2 GB; beyond it the windows that came first are let go."""
+ROWS_A_PATTERN = 16
+"""Patterns in a table that take as much memory as one that is an object."""
 LIVE_SECONDS = 60.0
 """Two processes are live at once when both delivered within this time."""
 _INTERVALS = 5
@@ -43,22 +50,6 @@ class Worker:
     last_seen: float
     iterations: float | None
     duplicates: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """One window of a job: what came, when the first and the latest of it came, and the ids that are one hang."""
-
-    window_id: int
-    windows: Mapping[int, WorkerWindow]
-    first: float
-    latest: float
-    ids: frozenset[int]
-
-    @property
-    def named(self) -> int:
-        """Its id to others: the largest, so that two who hear of a hang's windows in another order say the same."""
-        return max(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +94,14 @@ class _Window:
     latest: float
     ranks: set[int] = field(default_factory=set)
     windows: dict[int, WorkerWindow] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
     patterns: int = 0
     released: bool = False
     blocked: Identity | None = None
 
     def release(self) -> None:
         """Drop the contents; the ranks stay known."""
-        self.windows, self.patterns, self.released = {}, 0, True
+        self.windows, self.tables, self.patterns, self.released = {}, [], 0, True
 
 
 @dataclass(slots=True)
@@ -145,7 +137,7 @@ class Store:
         who = identity(delivery.points)
         with self._lock:
             self._admit(who)
-            job = self._job(who, now)
+            job = self._job((who.team, who.training_job), now)
             worker = job.workers.setdefault(who.rank, _Worker(who))
             _refresh(worker, who, delivery, now)
             _recognise(worker, _marks(who, delivery.process), now)
@@ -156,11 +148,31 @@ class Store:
                 return None
             return window if self._keep(job, _gathered(job, window, now), now) else None
 
-    def restore(self, window: WorkerWindow, now: float) -> None:
-        """Take in a window from the journal, in the order in which they came; its worker is not thereby alive."""
+    def add_table(self, key: JobKey, table: Table, now: float) -> bool:
+        """Take one window of many workers in, in which something moved; return whether any of it is new."""
+        if not len(table.workers):
+            return False
+        window_id, ranks = int(table.workers.window_id[0]), table.workers.rank
         with self._lock:
-            job = self._job(window.identity, now)
-            self._keep(job, _gathered(job, window, now), now)
+            job = self._job(key, now)
+            kept = job.windows.setdefault(window_id, _Window(now, now))
+            fresh = ~np.isin(ranks, np.fromiter(kept.ranks, np.int64, len(kept.ranks)))
+            kept.ranks |= set(ranks[fresh].tolist())
+            if fresh.any() and not kept.released:
+                kept.tables.append(taken(table, fresh))
+                kept.patterns += kept.tables[-1].beta.size // ROWS_A_PATTERN
+            self._settle(job, kept, now)
+            return bool(fresh.any()) and window_id in job.windows
+
+    def restore(self, window: WorkerWindow, now: float) -> WorkerWindow | None:
+        """Take in a window from a file, in the order in which they came; its worker is not thereby alive.
+
+        Return it under the id that it is kept by, None where it is known or no window.
+        """
+        with self._lock:
+            job = self._job((window.identity.team, window.identity.training_job), now)
+            window = _gathered(job, window, now)
+            return window if self._keep(job, window, now) else None
 
     def release(self, key: JobKey, window_id: int) -> None:
         """Drop the contents of a window that was judged; its id stays known, so that it is not taken in again."""
@@ -181,8 +193,7 @@ class Store:
         if sum(len(job.workers) for job in self._jobs.values()) >= self._most_workers:
             raise QueryError(f"{self._most_workers} workers deliver already; start another localizer for this job")
 
-    def _job(self, who: Identity, now: float) -> _Job:
-        key = (who.team, who.training_job)
+    def _job(self, key: JobKey, now: float) -> _Job:
         job = self._jobs.setdefault(key, _Job(now))
         job.last_seen = now
         self._jobs.move_to_end(key)
@@ -203,15 +214,19 @@ class Store:
         if not kept.released:
             kept.windows[window.identity.rank] = window
             kept.patterns += len(window.patterns)
+        self._settle(job, kept, now)
+        return window.window_id in job.windows
+
+    def _settle(self, job: _Job, kept: _Window, now: float) -> None:
+        """Let go what is too much."""
         kept.latest = now
         while len(job.windows) > self._windows:
             job.windows.popitem(last=False)
         job.joined = {own: kept for own, kept in job.joined.items() if kept in job.windows}
         self._make_room()
-        return window.window_id in job.windows
 
     def _make_room(self) -> None:
-        held = [window for job in self._jobs.values() for window in job.windows.values() if window.windows]
+        held = [window for job in self._jobs.values() for window in job.windows.values() if window.patterns]
         excess = sum(window.patterns for window in held) - self._most_patterns
         for window in sorted(held, key=lambda window: window.first):
             if excess <= 0:
@@ -303,7 +318,9 @@ def _snapshot(key: JobKey, job: _Job) -> Job:
         return frozenset((window_id, *(own for own, kept in job.joined.items() if kept == window_id)))
 
     windows = {
-        window_id: Arrived(window_id, dict(window.windows), window.first, window.latest, ids(window_id))
+        window_id: Arrived(
+            window_id, dict(window.windows), window.first, window.latest, ids(window_id), tuple(window.tables)
+        )
         for window_id, window in job.windows.items()
         if not window.released
     }

@@ -1,14 +1,14 @@
-"""Tables of vectors -> the table that is judged: takes what bulk.py read of a window, gives eroica_otel.table.Table."""
+"""What was read of a window -> the table that is judged: from vectors (bulk.py), or from labels (labelled.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from eroica_otel import names
-from eroica_otel.model import HOST_RATES, HOST_RATIOS, REASONS
+from eroica_otel.model import HOST_RATES, HOST_RATIOS, KINDS, REASONS
 from eroica_otel.query import bulk
 from eroica_otel.table import (
     Calls,
@@ -25,20 +25,42 @@ from eroica_otel.table import (
 )
 from eroica_otel.vectors import SHARE, WHOLE, Slot
 
+Part = tuple[Slot, Codes, Any]
+"""What numbers are, of which workers (rows), and the numbers."""
 _NUMBERS = {
     "seconds": names.WINDOW_SECONDS, "cpu_seconds": names.WINDOW_CPU, "sampler_gap_seconds": names.WINDOW_GAP,
     "throttled_ratio": names.WINDOW_THROTTLED, "run_delay_ratio": names.WINDOW_RUN_DELAY,
 }  # fmt: skip
-_OR_ZERO = {"floor": names.PATTERN_FLOOR, "stopped_seconds": names.WINDOW_STOPPED}
+_OR_ZERO = {
+    "floor": names.PATTERN_FLOOR, "stopped_seconds": names.WINDOW_STOPPED, "end_timestamp_seconds": names.WINDOW_END,
+}  # fmt: skip
 _COUNTS = {
     "world_size": names.WORLD_SIZE, "window_id": names.WINDOW_ID, "iterations": names.WINDOW_ITERATIONS,
 }  # fmt: skip
 
 
-class _Block(NamedTuple):
-    """A function on the workers of one table, [n] each."""
+class Facts(Protocol):
+    """What was read of one window; every worker has a row."""
 
-    function: Function
+    @property
+    def ranks(self) -> Ints:
+        """Rank of each row, [W]."""
+
+    @property
+    def hosts(self) -> Words:
+        """Host of each row, [W]."""
+
+    @property
+    def roles(self) -> Words:
+        """Role of each row, [W]."""
+
+    def slots(self, metric: names.Metric) -> Iterator[Part]:
+        """Yield all of a series; NaN is not measured."""
+
+
+class _Block(NamedTuple):
+    """A function on the workers that have it, by row, [n] each."""
+
     rows: Codes
     beta: Floats
     mu: Floats
@@ -46,159 +68,200 @@ class _Block(NamedTuple):
     noise: Floats
 
 
-class _Joined:
-    """The tables with the rows of each in one numbering of all workers: those that have both parts."""
+class Vectors:
+    """Facts of tables of vectors: of workers that have both parts."""
 
     def __init__(self, tables: Sequence[bulk.Table]) -> None:
         whole, share = (_glued([one.ranks for one in tables if one.part == part], np.int64) for part in (WHOLE, SHARE))
         self.ranks: Ints = np.intersect1d(whole, share)
-        self.tables = [(one, *self._rows(one)) for one in tables]
+        self._tables = [(one, *self._rows(one)) for one in tables]
+        self.hosts, self.roles = self._words(lambda table: table.hosts), self._words(lambda table: table.roles)
 
     def _rows(self, table: bulk.Table) -> tuple[Codes, Ints]:
-        """Return the number of each worker of a table, and in which of its rows it stands, by number."""
+        """Return the row of each worker of a table, and in which of its rows it stands, by row."""
         order = np.argsort(table.ranks, kind="stable")
         order = order[np.isin(table.ranks[order], self.ranks)]
         return np.searchsorted(self.ranks, table.ranks[order]).astype(np.int32), order
 
-    def slots(self, metric: names.Metric) -> Iterator[tuple[Slot, Codes, Any]]:
-        """Yield the slots of a series with numbers of workers and their values."""
-        for table, rows, order in self.tables:
+    def slots(self, metric: names.Metric) -> Iterator[Part]:
+        """Yield all of a series."""
+        for table, rows, order in self._tables:
             for slot, values in bulk.columns_of(table, metric.name):
                 yield slot, rows, values[order]
 
-    def column(self, metric: names.Metric, fits: Callable[[Slot], bool] = lambda slot: True) -> Doubles:
-        """Return a number of every worker, NaN where it is not told; of several slots the largest."""
-        out = np.full(self.ranks.size, np.nan)
-        for slot, rows, values in self.slots(metric):
-            if fits(slot):
-                out[rows] = np.fmax(out[rows], values)
-        return out
-
-    def words(self, of: Callable[[bulk.Table], Sequence[str]]) -> Words:
-        """Return a text of every worker, one that its tables have for each row."""
+    def _words(self, of: Callable[[bulk.Table], Sequence[str]]) -> Words:
         found = np.full(self.ranks.size, "", object)
-        for table, rows, order in self.tables:
+        for table, rows, order in self._tables:
             if table.part == WHOLE:
-                texts = of(table)
-                found[rows] = np.array(texts, object)[order] if len(texts) != 1 else texts[0]
+                found[rows] = np.array(of(table), object)[order]
         return Words.of(found.tolist())
 
-    def blocks(self) -> Iterator[_Block]:
-        """Yield every function of every table."""
-        for table, rows, order in self.tables:
-            by_id = {
-                metric.name: {dict(slot.labels).get("function_id"): at for slot, at in _places(table, metric)}
-                for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)
-            }
-            for slot, at in _places(table, names.PATTERN_BETA):
-                function = _function(slot)
-                more = (by_id[name].get(function.id) for name in by_id)
-                columns = [not_measured(rows.size) if one is None else table.values[order, one] for one in more]
-                yield _Block(function, rows, table.values[order, at].astype(np.float32), *columns)
 
-
-def table_of(training_job: str, tables: Sequence[bulk.Table]) -> Table:
-    """Return the table of one window of one job; workers of which one part is missing are left out."""
-    joined = _Joined(tables)
-    blocks: dict[Function, list[_Block]] = {}
-    for block in joined.blocks():
-        blocks.setdefault(block.function, []).append(block)
-    functions = tuple(blocks)
-    parts = [_merged(found) for found in blocks.values()]
+def table_of(training_job: str, facts: Facts) -> Table:
+    """Return the table of one window of one job."""
+    blocks = _blocks(facts)
+    parts, functions = list(blocks.values()), tuple(blocks)
     counts = [part.rows.size for part in parts]
     return Table(
-        _workers(training_job, joined), functions,
+        _workers(training_job, facts), functions,
         worker=_glued([part.rows for part in parts], np.int32),
         function=np.repeat(np.arange(len(parts), dtype=np.int32), counts),
         beta=_glued([part.beta for part in parts]), mu=_glued([part.mu for part in parts]),
         sigma=_glued([part.sigma for part in parts]), noise=_glued([part.noise for part in parts]),
-        calls=_calls(joined, functions), unknown=_unknown(joined),
+        calls=_calls(facts, functions), unknown=_unknown(facts),
     )  # fmt: skip
 
 
-def _workers(training_job: str, joined: _Joined) -> Workers:
-    count = joined.ranks.size
-    known: dict[str, Any] = {name: joined.column(metric) for name, metric in _NUMBERS.items()}
-    known |= {name: np.nan_to_num(joined.column(metric)) for name, metric in _OR_ZERO.items()}
-    known |= {name: np.nan_to_num(joined.column(metric)).astype(np.int64) for name, metric in _COUNTS.items()}
+def _blocks(facts: Facts) -> dict[Function, _Block]:
+    stacks = {
+        dict(slot.labels).get("function_id", ""): dict(slot.labels).get("stack", "")
+        for slot, _, _ in facts.slots(names.FUNCTION_INFO)
+    }
+    found: dict[Function, list[Part]] = {}
+    for part in facts.slots(names.PATTERN_BETA):
+        found.setdefault(_function(part[0], stacks), []).append(part)
+    more = [_by_id(facts, metric) for metric in (names.PATTERN_MU, names.PATTERN_SIGMA, names.PATTERN_NOISE)]
+    blocks = {}
+    for function, parts in found.items():
+        rows, beta = _merged(parts)
+        columns = [_aligned(rows, metric.get(function.id, ()), facts.ranks.size) for metric in more]
+        blocks[function] = _Block(rows, beta, *columns)
+    return blocks
+
+
+def _by_id(facts: Facts, metric: names.Metric) -> dict[str, list[Part]]:
+    found: dict[str, list[Part]] = {}
+    for part in facts.slots(metric):
+        found.setdefault(dict(part[0].labels).get("function_id", ""), []).append(part)
+    return found
+
+
+def _merged(parts: Sequence[Part]) -> tuple[Codes, Floats]:
+    """Return what is measured of a function, by row."""
+    rows = parts[0][1] if len(parts) == 1 else np.concatenate([rows for _, rows, _ in parts])
+    values = np.concatenate([np.asarray(values, np.float32) for _, _, values in parts])
+    here = ~np.isnan(values)
+    if not here.all():
+        rows, values = rows[here], values[here]
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows, kind="stable")
+        rows, values = rows[order], values[order]
+    return rows, values
+
+
+def _aligned(rows: Codes, parts: Sequence[Part], size: int) -> Floats:
+    """Return a number for each of these rows, NaN where it is not told."""
+    if not parts:
+        return not_measured(rows.size)
+    if len(parts) == 1 and parts[0][1] is rows:
+        return np.asarray(parts[0][2], np.float32)
+    column = np.full(size, np.nan, np.float32)
+    for _, where, values in parts:
+        column[where] = values
+    return column[rows]
+
+
+def _column(facts: Facts, metric: names.Metric, fits: Callable[[Slot], bool] = lambda slot: True) -> Doubles:
+    """Return a number of every worker, NaN where it is not told; of several slots the largest."""
+    out = np.full(facts.ranks.size, np.nan)
+    for slot, rows, values in facts.slots(metric):
+        if fits(slot):
+            out[rows] = np.fmax(out[rows], values)
+    return out
+
+
+def _texts(facts: Facts, metric: names.Metric, label: str, known: Sequence[str] = ()) -> Words:
+    """Return a label of every worker; what is not ``known``, where that is given, is ""."""
+    found = np.full(facts.ranks.size, "", object)
+    for slot, rows, values in facts.slots(metric):
+        text = dict(slot.labels).get(label, "")
+        if not known or text in known:
+            found[rows[~np.isnan(values)]] = text
+    return Words.of(found.tolist())
+
+
+def _workers(training_job: str, facts: Facts) -> Workers:
+    known: dict[str, Any] = {name: _column(facts, metric) for name, metric in _NUMBERS.items()}
+    known |= {name: np.nan_to_num(_column(facts, metric)) for name, metric in _OR_ZERO.items()}
+    known |= {name: np.nan_to_num(_column(facts, metric)).astype(np.int64) for name, metric in _COUNTS.items()}
     return Workers.of(
-        joined.ranks,
-        training_job=Words.same(training_job, count),
-        host=joined.words(lambda table: table.hosts),
-        role=joined.words(lambda table: table.roles),
-        reason=joined.words(lambda table: [_label(table, names.WINDOW_ID, "reason", REASONS)]),
-        signature=joined.words(lambda table: [_label(table, names.WORKER_INFO, "signature")]),
-        kinds=_by_label(joined, names.KIND_BETA, "kind"),
-        host_use=_by_label(joined, names.WINDOW_HOST_RATIO, "resource", HOST_RATIOS)
-        | _by_label(joined, names.WINDOW_HOST_RATE, "resource", HOST_RATES),
-        peaks=_by_label(joined, names.PATTERN_PEAK, "resource"),
+        facts.ranks,
+        training_job=Words.same(training_job, facts.ranks.size),
+        host=facts.hosts,
+        role=facts.roles,
+        reason=_texts(facts, names.WINDOW_ID, "reason", REASONS),
+        signature=_texts(facts, names.WORKER_INFO, "signature"),
+        kinds=_by_label(facts, names.KIND_BETA, "kind", (*KINDS, "idle")),
+        host_use=_by_label(facts, names.WINDOW_HOST_RATIO, "resource", HOST_RATIOS)
+        | _by_label(facts, names.WINDOW_HOST_RATE, "resource", HOST_RATES),
+        peaks=_by_label(facts, names.PATTERN_PEAK, "resource"),
         **known,
     )
 
 
-def _by_label(joined: _Joined, metric: names.Metric, label: str, known: Sequence[str] = ()) -> dict[str, Doubles]:
-    texts = {dict(slot.labels).get(label, ""): None for slot, _, _ in joined.slots(metric)}
-    kept = [text for text in texts if not known or text in known]
-    return {text: joined.column(metric, lambda slot, text=text: dict(slot.labels).get(label) == text) for text in kept}  # type: ignore[misc]
+def _by_label(facts: Facts, metric: names.Metric, label: str, known: Sequence[str] = ()) -> dict[str, Doubles]:
+    texts = {dict(slot.labels).get(label, ""): None for slot, _, _ in facts.slots(metric)}
+    kept = [text for text in known or texts if text in texts]
+    return {text: _column(facts, metric, lambda slot, text=text: dict(slot.labels).get(label) == text) for text in kept}  # type: ignore[misc]
 
 
-def _calls(joined: _Joined, functions: Sequence[Function]) -> Calls:
-    index = {function.id: at for at, function in enumerate(functions)}
-    pairs = {(slot.labels): None for slot, _, _ in joined.slots(names.COLLECTIVE_CALLS)}
-    worker, function, group, amounts = [], [], [], []
-    for labels in pairs:
+def _calls(facts: Facts, functions: Sequence[Function]) -> Calls:
+    """Return the process groups; workers that tell no number of calls are in none."""
+    index = {function.id: at for at, function in reversed(list(enumerate(functions)))}
+    size, sizes, fastest = (_by_labels(facts, metric) for metric in (
+        names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST,
+    ))  # fmt: skip
+    found: list[tuple[Codes, Codes, list[str], Doubles, Doubles, Doubles]] = []
+    for labels, parts in size.items():
         at = index.get(dict(labels).get("function_id", ""))
-        columns = [joined.column(metric, lambda slot, labels=labels: slot.labels == labels) for metric in  # type: ignore[misc]
-                   (names.COLLECTIVE_CALLS, names.COLLECTIVE_BYTES, names.COLLECTIVE_FASTEST)]  # fmt: skip
-        rows = np.flatnonzero(np.isfinite(columns[0]))
-        if at is not None:
-            worker.append(rows.astype(np.int32))
-            function.append(np.full(rows.size, at, np.int32))
-            group += [dict(labels).get("group", "")] * rows.size
-            count = columns[0][rows]
-            each = np.divide(columns[1][rows], count, out=np.full(rows.size, np.nan), where=count > 0)
-            amounts.append((count, each, columns[2][rows]))
-    if not worker:
+        rows, _ = _merged(parts)
+        if at is not None and rows.size:
+            count, moved, quick = (_exact(rows, each.get(labels, ())) for each in (size, sizes, fastest))
+            each = np.divide(moved, count, out=np.full(rows.size, np.nan), where=(count > 0) & (moved > 0))
+            group = [dict(labels).get("group", "")] * rows.size
+            found.append((rows, np.full(rows.size, at, np.int32), group, count, each, quick))
+    if not found:
         return Calls.none()
-    told = (np.concatenate(column) for column in zip(*amounts, strict=True))
-    return Calls(np.concatenate(worker), np.concatenate(function), Words.of(group), *told)
+    worker, function, groups, *amounts = zip(*found, strict=True)
+    told = (np.concatenate(column) for column in amounts)
+    texts = Words.of(text for texts in groups for text in texts)
+    return Calls(np.concatenate(worker), np.concatenate(function), texts, *told)
 
 
-def _unknown(joined: _Joined) -> Unknown:
+def _by_labels(facts: Facts, metric: names.Metric) -> dict[tuple[tuple[str, str], ...], list[Part]]:
+    found: dict[tuple[tuple[str, str], ...], list[Part]] = {}
+    for part in facts.slots(metric):
+        found.setdefault(part[0].labels, []).append(part)
+    return found
+
+
+def _exact(rows: Codes, parts: Sequence[Part]) -> Doubles:
+    """Return a number for each of these rows (sorted), NaN where it is not told; few rows of many workers."""
+    out = np.full(rows.size, np.nan)
+    for _, where, values in parts:
+        place = np.searchsorted(rows, where)
+        here = (place < rows.size) & (rows[np.minimum(place, rows.size - 1)] == where)
+        out[place[here]] = np.asarray(values, np.float64)[here]
+    return out
+
+
+def _unknown(facts: Facts) -> Unknown:
     found = [(dict(slot.labels).get("category", ""), rows[values >= 0], values[values >= 0])
-             for slot, rows, values in joined.slots(names.WINDOW_UNKNOWN)]  # fmt: skip
+             for slot, rows, values in facts.slots(names.WINDOW_UNKNOWN)]  # fmt: skip
     rows = _glued([rows for _, rows, _ in found], np.int32)
     texts = Words.of(text for text, rows, _ in found for _ in range(rows.size))
     seconds = _glued([values for _, _, values in found], np.float64)
     return Unknown(rows, texts, np.full(rows.size, np.nan), seconds)
 
 
-def _places(table: bulk.Table, metric: names.Metric) -> Iterator[tuple[Slot, int]]:
-    return ((slot, at) for at, slot in enumerate(table.slots) if slot.name == metric.name)
-
-
-def _function(slot: Slot) -> Function:
+def _function(slot: Slot, stacks: Mapping[str, str]) -> Function:
     labels: Mapping[str, str] = slot.all_labels()
-    stack = tuple(labels["stack"].split(" > ")) if labels.get("stack") else ()
+    function_id = labels.get("function_id", "")
+    text = labels.get("stack") or stacks.get(function_id, "")
     return Function(
-        labels.get("function_id", ""), labels.get("function", ""), labels.get("kind", ""), labels.get("family", ""),
-        stack, labels.get("resource", ""),
+        function_id, labels.get("function", ""), labels.get("kind", ""), labels.get("family", ""),
+        tuple(text.split(" > ")) if text else (), labels.get("resource", ""),
     )  # fmt: skip
-
-
-def _label(table: bulk.Table, metric: names.Metric, label: str, known: Sequence[str] = ()) -> str:
-    texts = [dict(slot.labels).get(label, "") for slot, _ in _places(table, metric)]
-    return next((text for text in texts if not known or text in known), "")
-
-
-def _merged(blocks: Sequence[_Block]) -> _Block:
-    """Return a function on all workers, by worker."""
-    if len(blocks) == 1:
-        return blocks[0]
-    rows = np.concatenate([block.rows for block in blocks])
-    order = np.argsort(rows, kind="stable")
-    columns = [np.concatenate(column)[order] for column in zip(*(block[2:] for block in blocks), strict=True)]
-    return _Block(blocks[0].function, rows[order], *columns)
 
 
 def _glued(parts: Sequence[Any], kind: Any = np.float32) -> Any:

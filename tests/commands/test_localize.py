@@ -16,6 +16,7 @@ import pytest
 from backends import NOW, backend
 from eroica_otel import names
 from eroica_otel.commands import localize, main
+from eroica_otel.query.files import write
 from factories_central import WINDOW, collect, export, fetch, identity, send_windows, windows
 from remote_write import WriteServer, series
 
@@ -188,6 +189,28 @@ def test_once_for_cron_judges_what_is_there_of_all_jobs_and_nothing_twice(
     code, out, error = cron(server.url, tmp_path, capsys)
     assert (code, out) == (3, "")
     assert "cannot be read: Connection refused" in error.splitlines()[-1]
+
+
+def test_once_on_files_for_cron_judges_what_is_there_and_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a receiver; 100 windows are more than the journal or the list of what was judged holds."""
+    folder, report = tmp_path / "in", tmp_path / "report.json"
+    folder.mkdir()
+    for number in range(100):
+        write(folder / f"{number:03}.jsonl", windows(window_id=WINDOW + number, reason="periodic"))
+    options = ["localize", "--files", str(folder), "--state", str(tmp_path / "state"), "--metrics", "127.0.0.1:0"]
+    once = [*options, "--once", "--timeout", "0", "--json", str(report)]
+    assert main.main(once) == 0
+    first = capsys.readouterr()
+    assert f"waiting for patterns in {folder} (pattern files)" in first.err
+    assert json.loads(report.read_text())["window_id"] == WINDOW + 99
+    assert main.main(once) == 0
+    assert capsys.readouterr().out == ""
+    write(folder / "100.jsonl", windows([2], window_id=WINDOW + 100))
+    assert main.main([*options, "--once", "--json", str(report)]) == 1
+    (finding,) = json.loads(report.read_text())["findings"]
+    assert finding["ranks"] == [2]
 
 
 def test_once_for_cron_with_nothing_to_judge_is_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,10 @@ import pytest
 from eroica_otel.commands.main import main
 from eroica_otel.errors import QueryError
 from eroica_otel.export import remotewire
+from eroica_otel.export.remotewritevec import VecLayout
 from eroica_otel.job import Localizer
 from eroica_otel.joboptions import JobOptions
+from eroica_otel.localize.verdict import judge, judge_columns
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query import files
 from eroica_otel.query.backend import BackendReader
@@ -32,21 +34,24 @@ from servers import Server, prometheus, victoria_metrics
 
 HOSTILE = ('a "b"\n\\c', "x" * 128, "<script>alert(1)</script>", '"}) or vector(1)', "{__name__=~'.+'}", "f<a,b>(c)")
 SIZE = 5
+DENSE_DECADES = 5
+"""VictoriaMetrics keeps the samples of a block as whole numbers of one exponent, 18 digits in all, so that of a vector
+what is below some 1e-7 is cut."""
 
 
-def numbers(seed: int) -> Iterator[float]:
+def numbers(seed: int, decades: int) -> Iterator[float]:
     """Yield shares of every size, with all the digits that a float64 has."""
     chance = random.Random(seed)
     while True:
-        yield chance.choice([chance.random(), chance.random() * 10 ** -chance.randint(1, 12), 1 / 3, 0.1, 1.0])
+        yield chance.choice([chance.random(), chance.random() * 10 ** -chance.randint(1, decades), 1 / 3, 0.1, 1.0])
 
 
-def odd_windows(window_id: int) -> list[WorkerWindow]:
-    return [_odd(rank, window_id) for rank in range(SIZE)]
+def odd_windows(window_id: int, decades: int = 12) -> list[WorkerWindow]:
+    return [_odd(rank, window_id, decades) for rank in range(SIZE)]
 
 
-def _odd(rank: int, window_id: int) -> WorkerWindow:
-    number = numbers(rank)
+def _odd(rank: int, window_id: int, decades: int) -> WorkerWindow:
+    number = numbers(rank, decades)
     functions = [
         pattern(f"{at:012x}", function=name, beta=next(number), mu=next(number), sigma=next(number),
                 noise_seconds=next(number), stack=(name[:50],))
@@ -71,11 +76,26 @@ def push(url: str, windows: Sequence[WorkerWindow], when: float) -> None:
             remotewire.labels(point.name, (*point.labels.items(), *where)): remotewire.value_bits(point.value)
             for point in collect(one)
         }
-        body = remotewire.request(sorted(series.items()), round(when * 1000))
-        headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
-        asked = urllib.request.Request(f"{url}/api/v1/write", body, headers, method="POST")
-        with urllib.request.urlopen(asked, timeout=20) as answer:
-            assert answer.status == 204
+        _send(url, remotewire.request(sorted(series.items()), round(when * 1000)))
+
+
+def push_vectors(url: str, windows: Sequence[WorkerWindow], when: float) -> None:
+    """Write the same in layout ``vec``: what the layout keeps as series, the vectors and their dictionaries."""
+    for one in windows:
+        layout = VecLayout(())
+        plain, found, own = layout.split(collect(one))
+        series = [
+            (remotewire.labels(each.name, each.labels.items()), remotewire.value_bits(each.value)) for each in plain
+        ]
+        rows = [*layout.rows(found, own), *layout.dictionary(found, own, 0.0)]
+        _send(url, remotewire.request(series, round(when * 1000), rows))
+
+
+def _send(url: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+    asked = urllib.request.Request(f"{url}/api/v1/write", body, headers, method="POST")
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        assert answer.status == 204
 
 
 def journalled(folder: Path, windows: Sequence[WorkerWindow]) -> Reader:
@@ -112,14 +132,17 @@ def there(reader: Reader, window_id: int) -> bool:
 
 def test_every_reader_gives_the_same_to_the_last_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = time.time()
-    early, late = int(now) - 120, int(now) - 30
+    early, late, dense = int(now) - 120, int(now) - 75, int(now) - 30
     with ExitStack() as stack:
         prom = stack.enter_context(prometheus(tmp_path / "prometheus"))
         victoria = stack.enter_context(victoria_metrics(tmp_path / "victoria"))
         for server in (prom, victoria):
             push(server.url, odd_windows(early), now - 100)
-            push(server.url, odd_windows(late), now - 10)
-        received = journalled(tmp_path / "state", [*odd_windows(early), *odd_windows(late)])
+            push(server.url, odd_windows(late), now - 55)
+            push_vectors(server.url, odd_windows(dense, DENSE_DECADES), now - 10)
+        received = journalled(
+            tmp_path / "state", [*odd_windows(early), *odd_windows(late), *odd_windows(dense, DENSE_DECADES)]
+        )
         backends = [
             BackendReader(Backend(prom.url)),
             BackendReader(Backend(victoria.url)),
@@ -127,16 +150,23 @@ def test_every_reader_gives_the_same_to_the_last_bit(tmp_path: Path, capsys: pyt
             BackendReader(Backend(victoria.url, api="victoriametrics")),
         ]
         for reader in backends:
-            wait_until(partial(there, reader, late), f"{reader.url} to show the window")
+            wait_until(partial(there, reader, dense), f"{reader.url} to show the window")
         written = tmp_path / "patterns.jsonl"
         files.write(written, backends[0].windows(Wanted(window_id=early)))
-        for window_id in (early, late):
+        for window_id in (early, late, dense):
             expected = bits(list(received.windows(Wanted(window_id=window_id))))
             assert [one["identity"]["rank"] for one in expected] == list(range(SIZE))
             for reader in backends:
                 assert bits(list(reader.windows(Wanted(window_id=window_id)))) == expected, reader
+            verdict = repr(judge(list(received.windows(Wanted(window_id=window_id))), expected=SIZE))
+            for place in (received, *backends):
+                ((shown, table),) = place.tables(Wanted(window_id=window_id))
+                assert (shown.window_id, repr(judge_columns(table, expected=SIZE))) == (window_id, verdict), place.url
         (one,) = backends[1].windows(Wanted(ranks=frozenset({3})))
-        assert (one.window_id, one.identity.rank) == (late, 3)
+        assert (one.window_id, one.identity.rank) == (dense, 3)
+        for place in (*backends, received):
+            ((_, some),) = place.tables(Wanted(ranks=frozenset({1, 3})))
+            assert sorted(some.workers.rank.tolist()) == [1, 3], place.url
         assert bits(list(files.pattern_reader([written]).windows(Wanted()))) == bits(
             list(received.windows(Wanted(window_id=early)))
         )

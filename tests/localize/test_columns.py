@@ -13,10 +13,10 @@ import pytest
 from eroica_otel.localize.columns import columns_of
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.selection import select
-from eroica_otel.localize.tabled import table_of
 from eroica_otel.localize.verdict import judge, judge_columns
 from eroica_otel.model import Collective, Pattern, Report, WorkerWindow
 from eroica_otel.table import Calls, Function, Table, Words, Workers, not_measured
+from eroica_otel.tabled import table_of
 from factories_localize import Work, blocked_input, busy, matmul, noisy, rank, reference_of, window_of
 from loaded import module_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.policy import Policy
-from eroica_otel.localize.tabled import workers_of
+from eroica_otel.tabled import workers_of
 from factories_localize import Rank, rank, window_of
 
 FULL = {"nic_tx": 0.95, "nic_rx": 0.95}

@@ -9,8 +9,8 @@ import numpy as np
 from eroica_otel.localize.columns import columns_of
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.roles import groups_of, peer_roles
-from eroica_otel.localize.tabled import table_of
 from eroica_otel.table import Words
+from eroica_otel.tabled import table_of
 from factories_localize import Rank, Work, device, matmul, rank, window_of
 
 EMBED = Work("embedding_bag", 80.0, None, "compute", "embedding")

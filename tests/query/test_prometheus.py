@@ -17,6 +17,7 @@ from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.prometheus import PrometheusSource
 from eroica_otel.query.store import Store
+from eroica_otel.table import Table
 from factories_central import WINDOW, all_reduce, collect, pattern, status_points, window, windows
 from factories_central import identity as who
 
@@ -485,3 +486,54 @@ def test_an_error_of_the_one_who_takes_is_counted(desk: Desk) -> None:
     desk.look()
     assert desk.source.failures == 1
     assert "start another localizer" in desk.lines[-1]
+
+
+def large(desk: Desk, size: int = 4) -> list[tuple[tuple[str, str], Table]]:
+    """Let jobs of ``size`` workers be large; return the list into which their windows go."""
+    taken: list[tuple[tuple[str, str], Table]] = []
+    given = Backend(desk.server.url, timeout_seconds=20)
+    desk.source = PrometheusSource(
+        given, desk.take, take=lambda key, table: taken.append((key, table)), say=desk.lines.append,
+        clock=lambda: desk.now, large=size,
+    )  # fmt: skip
+    return taken
+
+
+def test_the_window_of_a_large_job_comes_as_a_table_and_only_once(desk: Desk) -> None:
+    taken = large(desk)
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+    assert len(desk.look()) == 4  # what they are, without their windows
+    assert desk.windows() == []
+    ((key, table),) = taken
+    assert key == ("vision", "llm-7b")
+    assert sorted(zip(table.workers.rank.tolist(), table.workers.reason, strict=True)) == [
+        (rank, "degraded") for rank in range(4)
+    ]
+    assert table.beta.size == sum(len(one.patterns) for one in whole())
+    desk.look(after=5)
+    assert len(taken) == 1
+
+
+def test_a_smaller_job_and_a_hang_are_read_worker_by_worker(desk: Desk) -> None:
+    taken = large(desk, 5)
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+    desk.look()
+    assert (len(desk.windows()), taken) == (4, [])
+    again = large(desk)
+    desk.deliveries.clear()
+    desk.server.samples.scrape(NOW, NOW + 20, whole(window_id=WINDOW + 60, reason="blocked"))
+    desk.look(after=20)
+    assert [one.reason for one in desk.windows()] == ["blocked"] * 4
+    assert [table.workers.reason[0] for _, table in again] == ["degraded"]
+
+
+def test_rows_that_are_not_whole_wait_for_the_next_look_and_then_are_all_there_is(desk: Desk) -> None:
+    taken = large(desk)
+    half = [replace(one, kinds={"compute": 0.4}) if one.identity.rank == 3 else one for one in whole()]
+    desk.server.samples.scrape(NOW - 20, NOW, half)
+    desk.look()
+    assert [sorted(table.workers.rank.tolist()) for _, table in taken] == [[0, 1, 2]]
+    assert not desk.source.settled
+    desk.look(after=5)
+    assert [sorted(table.workers.rank.tolist()) for _, table in taken] == [[0, 1, 2], [3]]
+    assert desk.source.settled

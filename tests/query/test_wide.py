@@ -9,10 +9,10 @@ from eroica_otel.localize.verdict import judge, judge_columns
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query.bulk import Table, row_of, tables
 from eroica_otel.query.promql import Series
-from eroica_otel.query.wide import table_of
+from eroica_otel.query.wide import Vectors, table_of
 from factories_central import all_reduce, collect, pattern, window, windows
 
-KINDS = {"compute": 0.375, "communication": 0.25, "python": 0.125, "idle": 0.25}  # as a float32 has them
+KINDS = {"compute": 0.4, "communication": 0.2, "python": 0.1, "idle": 0.3}  # no float32 has these
 
 
 def read(given: list[WorkerWindow]) -> list[Table]:
@@ -29,9 +29,9 @@ def read(given: list[WorkerWindow]) -> list[Table]:
 
 def test_the_verdict_on_columns_that_were_read_is_that_on_the_windows() -> None:
     """Of eight ranks one is slow, one has a function more, and so a dictionary of its own."""
-    given = windows([2], size=8, kinds=KINDS)
+    given = windows([2], size=8, kinds=KINDS, seconds=20.1, cpu_seconds=7.3)
     given[5] = replace(given[5], patterns=(*given[5].patterns, pattern("dddddddddddd", beta=0.01, mu=None, sigma=None)))
-    report = judge_columns(table_of("llm-7b", read(given)), expected=8)
+    report = judge_columns(table_of("llm-7b", Vectors(read(given))), expected=8)
     assert repr(report) == repr(judge(given, expected=8))  # NaN is not equal to itself
     assert [one.ranks for one in report.findings if one.severity != "info"] == [(2,)]
 
@@ -40,7 +40,7 @@ def test_what_a_worker_says_beside_its_patterns_is_in_its_row() -> None:
     given = [window(rank, patterns=(all_reduce(), pattern(noise_seconds=0.003)), throttled_ratio=0.25 * rank,
                     unknown={"warp": (None, 0.5)}, host_use={"cgroup_cpu": 0.5, "process_disk_read": 3e6})
              for rank in range(2)]  # fmt: skip
-    found = table_of("llm-7b", read(given))
+    found = table_of("llm-7b", Vectors(read(given)))
     workers = found.workers
     assert workers.rank.tolist() == [0, 1]
     assert list(workers.host) == ["host-0", "host-0"]
@@ -52,7 +52,7 @@ def test_what_a_worker_says_beside_its_patterns_is_in_its_row() -> None:
     assert {name: values.tolist() for name, values in workers.host_use.items()} == {
         "cgroup_cpu": [0.5, 0.5], "process_disk_read": [3e6, 3e6],
     }  # fmt: skip
-    assert workers.peaks["nic_tx"].tolist() == [np.float32(0.8)] * 2
+    assert workers.peaks["nic_tx"].tolist() == [0.8] * 2
     assert sorted(zip(found.calls.worker.tolist(), found.calls.group, strict=True)) == [
         (0, "0"),
         (0, "1"),
@@ -68,6 +68,6 @@ def test_what_a_worker_says_beside_its_patterns_is_in_its_row() -> None:
 
 
 def test_nothing_read_is_an_empty_table_and_half_a_worker_is_none() -> None:
-    assert len(table_of("llm-7b", []).workers) == 0
+    assert len(table_of("llm-7b", Vectors([])).workers) == 0
     both = read(windows(size=3))
-    assert len(table_of("llm-7b", both[:1]).workers) == 0
+    assert len(table_of("llm-7b", Vectors(both[:1])).workers) == 0
