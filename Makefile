@@ -9,6 +9,11 @@ WINDOW ?= 5
 STACK ?= stack
 LOCK_PYTHONS ?= python3.11 python3.10
 TORCH_INDEX ?=
+CASES ?=
+SEEDS ?= published
+MINUTES ?= inf
+CLEAN ?=
+FRESH ?=
 
 BIN := .venv/bin
 MADE := .venv/.made-by-$(subst /,_,$(PYTHON))
@@ -18,7 +23,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup servers demo test lint types contracts unit e2e stack format bench faults docs manifests wheel support interpreters oldest lock clean
+.PHONY: help setup servers demo test lint types contracts unit e2e stack format bench faults docs site manifests wheel support interpreters oldest lock clean
 # An environment without any PATH (env -i) is one too.
 ifeq ($(PATH),)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -74,14 +79,19 @@ format: $(READY) ## put the code into its format
 bench: $(READY) ## run the benchmarks, but for bench/soak.py, which takes half an hour
 	@set -e; for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script; done
 
-faults: $(READY) servers ## run the fault board: real faults on several nodes, through real Prometheus (about 20 minutes)
-	@$(BIN)/python -m bench.faults.run --table bench/faults/README.md
+faults: $(READY) servers ## run the fault board and write its pages (CASES=pattern, SEEDS=all, MINUTES=60, CLEAN=1, FRESH=1)
+	@$(BIN)/python -m bench.faults.run --cases "$(CASES)" --seeds "$(SEEDS)" --minutes "$(MINUTES)" \
+	  $(if $(CLEAN),--clean) $(if $(FRESH),--fresh)
 
 docs: $(READY) ## renew the tables that follow from code
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m bench.faults.page
 	@$(BIN)/python alerts/generate.py
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' && $(BIN)/python grafana/generate.py || \
 	  echo "make: the dashboards stay as they are: its generator needs Python 3.11"
+
+site: $(READY) ## build the documentation as a site into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 manifests: $(READY) ## write rules, dashboards, localizer and node agent for Kubernetes into build/kubernetes (kustomize)
 	@$(BIN)/python deploy/generate.py

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
-EXTRAS = "dev,torch,hardware"
+EXTRAS = "dev,torch,hardware,grafana"
 OF_TORCH = re.compile(r"(cuda-|nvidia-(?!ml-py)|triton)")
 HEAD = f"""\
 # Every package of the development environment, pinned. Made by `make lock`; do not edit.

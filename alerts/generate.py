@@ -53,6 +53,10 @@ _QUERIES = {
     "q_localizer_stages": (
         "max by (stage) (increase(eroica_localizer_failures_total@{localizer_braces}[@{failures}])) > 0"
     ),
+    "q_stuck": (
+        "sort(eroica_localizer_last_round_timestamp_seconds@{localizer_braces}"
+        " and changes(eroica_localizer_last_round_timestamp_seconds@{localizer_braces}[@{rounds}]) == 0)"
+    ),
     "q_advice": "max by (advice) (cause:eroica_advice:info{cause=%q})",
 }
 """What annotations look up; each %q is filled in, and quoted, by the alert's own labels."""

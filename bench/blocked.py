@@ -7,6 +7,9 @@ The training is that of window_cost.py on the CPU, the window our own capture in
 median of fresh processes that take turns. Busy means an endless loop on every core. "Stood still" is all that the
 window keeps the training thread from its work: start, torch's stop, its save, and our own rest (samplers, writing of
 the samples, freeing what torch recorded). CPU seconds are those of that thread: what it takes where nobody disturbs it.
+
+Beside each window, for as many iterations and in a fresh process too, torch alone: its public profiler as its users
+start it, stop and export, without anything of ours and without freeing.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from typing import Any
 
 import torch
 
-from bench.window_cost import fill, run, training, window_of
+from bench.window_cost import State, fill, run, training, window_of
 from eroica_otel.profile.kineto import TorchProfiler, UserProfiler
 from eroica_otel.summarize.readers.kineto import read
 
@@ -105,10 +108,34 @@ def measure(events: int) -> Figures:
         size = os.path.getsize(captured.trace)
     user.close()
     return {
-        "events": found, "still": still.wall, "stop": profiler.stop_seconds, "save": profiler.save_seconds,
+        "events": found, "iterations": iterations, "still": still.wall,
+        "stop": profiler.stop_seconds, "save": profiler.save_seconds,
         "rest": still.wall - profiler.stop_seconds - profiler.save_seconds, "cpu": still.cpu, "others": still.others(),
         "bytes": size / found, "peak": peak,
     }  # fmt: skip
+
+
+def alone(iterations: int) -> Figures:
+    """Return what torch's own profiler costs for so many iterations; a session of two before, as ours has."""
+    torch.set_num_threads(1)
+    state = training("cpu")
+    run(30, state)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "trace.json")
+        session(2, state, path)
+        still = session(iterations, state, path)
+        return {"events": read(path, (0, 0)).total, "still": still.wall, "cpu": still.cpu, "others": still.others()}
+
+
+def session(iterations: int, state: State, path: str) -> Stretch:
+    """Train under torch's public profiler; return what its stop and its export took."""
+    profiler, still = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]), Stretch()
+    profiler.start()
+    run(iterations, state)
+    with still.measured():
+        profiler.stop()
+        profiler.export_chrome_trace(path)
+    return still
 
 
 @contextmanager
@@ -124,13 +151,20 @@ def load(cores: str) -> Iterator[None]:
             loop.wait()
 
 
-def child(events: int, cores: str) -> Figures:
-    """Return the figures of a fresh process."""
-    command = [sys.executable, __file__, "--one", str(events)]
-    with load(cores):
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+def fresh(option: str, number: int) -> Figures:
+    """Return the figures that this script prints in a fresh process."""
+    command = [sys.executable, __file__, option, str(number)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
+
+
+def pair(events: int, cores: str) -> Figures:
+    """Return the figures of a window, with those of torch alone for as many iterations beside them."""
+    with load(cores):
+        ours = fresh("--one", events)
+        theirs = fresh("--alone", int(ours["iterations"]))
+    return ours | {"alone": theirs["cpu"] / theirs["events"] * ours["events"], "ratio": ours["cpu"] / theirs["cpu"]}
 
 
 def row(cores: str, runs: list[Figures]) -> str:
@@ -147,30 +181,34 @@ def row(cores: str, runs: list[Figures]) -> str:
     cells = (
         cores + disturbed, f"{middle('events'):,.0f}", f"{middle('still'):.2f}",
         f"{statistics.median(every):.2f} ({min(every):.2f} to {max(every):.2f})",
-        *(f"{million(name):.2f}" for name in ("stop", "save", "rest", "cpu")),
+        *(f"{million(name):.2f}" for name in ("stop", "save", "rest", "cpu", "alone")), f"{middle('ratio'):.2f}",
         f"{100 * middle('others'):.0f} %", f"{middle('peak') / 2**20:.0f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    """Print the table, or with --one the figures of one window as JSON."""
+    """Print the table, or with --one EVENTS or --alone ITERATIONS the figures of one window as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--cores", choices=CORES, nargs="+", default=list(CORES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one:
-        print(json.dumps(measure(given.one)), flush=True)
+    if given.one or given.alone:
+        print(json.dumps(measure(given.one) if given.one else alone(given.alone)), flush=True)
         return
     runs: dict[tuple[str, int], list[Figures]] = {}
     for _ in range(given.rounds):
         for events in given.events:
             for cores in given.cores:
-                runs.setdefault((cores, events), []).append(child(events, cores))
-    print("| cores | events | stood still, s | s per million | stop | save | rest | CPU s | others use | peak MiB |")
-    print("|---" * 10 + "|")
+                runs.setdefault((cores, events), []).append(pair(events, cores))
+    print(
+        "| cores | events | stood still, s | s per million | stop | save | rest | CPU s "
+        "| torch alone, CPU s | ours / alone, same iterations | others use | peak MiB |"
+    )
+    print("|---" * 12 + "|")
     for (cores, _), found in sorted(runs.items(), key=lambda item: (CORES.index(item[0][0]), item[0][1])):
         print(row(cores, found))
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.gpu_load import Load, running
-from eroica_hardware.catalog import CATALOG, slots_of
+from eroica_hardware.catalog import CATALOG, batch_of, slots_of
 from eroica_hardware.gpm import GpmSource
 from eroica_hardware.gpus import GpuSource
 from eroica_hardware.nvml import NvmlSource
@@ -60,7 +60,7 @@ def measured(
         samplers = [
             Sampler(
                 source,
-                KeptRing(folder, source.family, slots_of(source.family)),
+                KeptRing(folder, source.family, slots_of(source.family), batch_of(source.family)),
                 lambda now: fast,
                 most_hertz=CATALOG[source.family].most_hertz,
             )

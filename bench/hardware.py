@@ -58,6 +58,8 @@ FAMILIES = "nvml,nvml_state,gpm,rdma,rdma_state,net,pcie,pressure,disk"
 SECOND = 1_000_000_000
 READS = 15
 BATCH = 20_000
+RACED = ((1, 1), (2, 1), (3, 1), (6, 1), (4, 2))
+"""Rings: samples that are kept, and that are stored at once."""
 # Rows as the agent writes them for 8 GPUs: source, columns, Hz in a window, columns that one worker reads.
 RINGS = (
     ("nvml", 40, 1000, (0, 1, 2, 3, 4)),
@@ -225,33 +227,34 @@ def reads(path: Path, columns: int, hertz: int, wanted: Sequence[int]) -> tuple[
     return few_ms, every_ms
 
 
-def race(seed: int) -> tuple[int, int, int, int]:
-    """Return (samples accepted, lost to the writer, answers refused, torn) of one batch of reads."""
+def race(seed: int) -> tuple[int, int, int, int, float]:
+    """Return (samples accepted, lost to the writer, answers refused, torn, CPU seconds) of one batch of reads."""
+    begin = time.process_time()
     drawn = random.Random(seed)
     accepted = lost = refused = torn = 0
-    for slots in (1, 2, 3, 6):
-        one, pick = at_random(slots, drawn.getrandbits(32))
-        for _ in range(BATCH // 4):
+    for slots, batch in RACED:
+        one, pick = at_random(slots, drawn.getrandbits(32), batch)
+        for _ in range(BATCH // len(RACED)):
             samples = raced(one, pick, most=pick.choice((2, 3, 5, 10)))
             if samples is None:
                 refused += 1
                 continue
             accepted, lost, torn = accepted + len(samples.times), lost + samples.lost, torn + is_torn(samples)
-    return accepted, lost, refused, torn
+    return accepted, lost, refused, torn, time.process_time() - begin
 
 
 def races(arguments: argparse.Namespace) -> int:
     """Print what came of so many reads; return 1 where something torn was accepted."""
     begin = time.monotonic()
     batches = -(-arguments.count // BATCH)
-    sums = [0, 0, 0, 0]
+    sums = [0, 0, 0, 0, 0]
     with ProcessPoolExecutor(arguments.processes) as pool:
         for done, found in enumerate(pool.map(race, range(arguments.seed, arguments.seed + batches)), 1):
             sums = [total + one for total, one in zip(sums, found, strict=True)]
             if done % 50 == 0 or done == batches:
-                accepted, lost, refused, torn = sums
+                accepted, lost, refused, torn, used = sums
                 print(
-                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s: {accepted:,} samples accepted,"
+                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s, {used:.0f} s of CPU: {accepted:,} samples accepted,"
                     f" {lost:,} lost to the writer, {refused} answers refused, {torn} TORN",
                     flush=True,
                 )
@@ -263,7 +266,7 @@ def write(path: Path) -> None:
     form = Layout("x", tuple(Resource("r", "", "1", 1.0, False) for _ in range(200)), 64)
     writer = Writer(form, FileStore(create(open_folder(path), "x.ring", form, 1)))
     while True:
-        writer.append(time.monotonic_ns(), [float(writer.number + 1)] * 200)
+        writer.append(time.monotonic_ns(), [float(writer.batches + 1)] * 200)
 
 
 def two_processes(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.hardware import FAMILIES, load_stand_in
 from bench.hardware_agent import machine
-from eroica_hardware.catalog import CATALOG, slots_of
+from eroica_hardware.catalog import CATALOG, batch_of, slots_of
 from eroica_hardware.gpm import GpmSource
 from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.rings import KeptRing
@@ -93,7 +93,7 @@ def main() -> None:
         samplers = [
             Sampler(
                 made[family](),
-                KeptRing(folder, family, slots_of(family)),
+                KeptRing(folder, family, slots_of(family), batch_of(family)),
                 lambda now: fast[0],
                 clock,
                 CATALOG[family].most_hertz,

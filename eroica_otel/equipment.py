@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from eroica_otel.model import GPU_RESOURCES
 from eroica_otel.profile.capture import Readings
 
 SILENT = "a device's files, or the driver's, have not answered"
+HANGS_SECONDS = 1.0
+"""A reading of counters that takes longer is given up."""
 
 _TORCH_RAISES = (RuntimeError, AssertionError, AttributeError, TypeError, ValueError)
 """What torch's questions raise after an error on the device, and where a version has them not or otherwise."""
@@ -49,14 +52,20 @@ class Equipment:
     """
 
     def __init__(
-        self, environment: Mapping[str, str], config: WorkerConfig, failed: Callable[[str, str], None]
+        self,
+        environment: Mapping[str, str],
+        config: WorkerConfig,
+        failed: Callable[[str, str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Args: failed: Counts a failure of a stage."""
+        self._clock = clock
         self._environment, self._config = environment, config
         self._interface = self.link = interface_link(environment, config.nic)
         self._herald = Herald(config.hardware_dir, failed)
         self._failed = failed
         self._look: Look[_Found] | None = None
+        self._asked: float | None = None
         self._current: int | None = None
         self.gpus: tuple[Gpu, ...] = ()
 
@@ -65,7 +74,7 @@ class Equipment:
 
         One that still waits for a device since the window before is left alone, and nothing is sampled of the link.
         """
-        if self._look is not None and self._look.running:
+        if self._hangs or (self._look is not None and self._look.running):
             self._failed("devices", f"{SILENT} since the window before: nothing is sampled of them")
             return
         self.close()
@@ -85,7 +94,13 @@ class Equipment:
     def missing(self) -> dict[str, str]:
         """Resources that this process could not sample in the window that was prepared last, with the reason."""
         found = self._found
-        return {"nic": SILENT} if found is None else dict(found.missing)
+        return {"nic": SILENT} if found is None or self._hangs else dict(found.missing)
+
+    @property
+    def _hangs(self) -> bool:
+        """Whether a device was asked, long ago, and has not answered."""
+        asked = self._asked
+        return asked is not None and self._clock() - asked > HANGS_SECONDS
 
     @property
     def peak_bytes(self) -> float | None:
@@ -98,7 +113,12 @@ class Equipment:
 
     def _read(self) -> tuple[int, int] | None:
         found = self._found
-        return None if found is None or found.counters is None else found.counters.read()
+        if found is None or found.counters is None or self._hangs:
+            return None
+        self._asked = self._clock()
+        seen = found.counters.read()
+        self._asked = None
+        return seen
 
     def _see(self, local_rank: int) -> _Found:
         self._find(local_rank)
@@ -128,10 +148,10 @@ class Equipment:
     def close(self) -> None:
         """After a window: close the link's counters, now or once they are open, and have no more announced of it.
 
-        May be called twice.
+        May be called twice. Files of a device that hangs stay open: their reader is still at them.
         """
         self._herald.end()
-        if self._look is not None:
+        if self._look is not None and not self._hangs:
             self._look.leave()
 
     def announce(self, rank: int, window: int, seconds: float) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from eroica_otel import __version__, jobhang, jobview
 from eroica_otel.errors import ConfigError
 from eroica_otel.jobadmit import Admission
+from eroica_otel.jobannotate import Annotations
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobfiles import ReportFiles
 from eroica_otel.jobinlet import Inlet
@@ -87,7 +88,8 @@ class Localizer:
             self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)
             undo.callback(self.metrics.stop)
             self.sender = Sender(options.send, socket.gethostname(), self.metrics.address.port, self._talk.say)
-            self._show = Show(self.metrics, self.sender, options.policies, self._faults, clock=clock)
+            notes = Annotations(options.annotate, self._faults.guard, wall=wall)
+            self._show = Show(self.metrics, self.sender, options.policies, self._faults, notes, clock=clock)
             self._folder = StateFolder(options.state)
             undo.callback(self._folder.close)
             self.sources.read_back(self._folder.idle_seconds(wall()))
@@ -192,7 +194,7 @@ class Localizer:
         """Stop sources and server and write what is remembered."""
         self.sources.stop()
         self.metrics.stop()
-        self.sender.stop()
+        self._show.stop()
         self._save()
         self._journal.close()
         self._folder.close()

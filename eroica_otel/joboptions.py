@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from eroica_otel.boards.access import Access
 from eroica_otel.jobpolicy import Policies
 from eroica_otel.jobsend import Destinations
 from eroica_otel.jobstate import Patience
@@ -32,6 +33,7 @@ class JobOptions:
         patience: How long to wait for what.
         backend: Prometheus that is read; None for none.
         send: Where its own series are pushed to.
+        annotate: The Grafana that gets annotations; None for none.
         files: Folder of pattern files that is followed; "" for none.
     """
 
@@ -47,4 +49,5 @@ class JobOptions:
     patience: Patience = field(default_factory=Patience)
     backend: Backend | None = None
     send: Destinations = field(default_factory=Destinations)
+    annotate: Access | None = None
     files: str = ""

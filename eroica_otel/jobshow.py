@@ -1,4 +1,4 @@
-"""What the localizer shows: takes what it remembers and sees, publishes series and reports and pushes the series."""
+"""What the localizer shows: takes what it remembers and sees, publishes series and reports, pushes and annotates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from eroica_otel import jobview
+from eroica_otel.jobannotate import Annotations
 from eroica_otel.jobfaults import Faults
 from eroica_otel.jobpolicy import Policies
 from eroica_otel.jobsend import Sender
@@ -29,11 +30,12 @@ class Show:
         sender: Sender,
         policies: Policies,
         faults: Faults,
+        annotations: Annotations,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics, self._sender, self._policies = metrics, sender, policies
-        self._faults, self._clock = faults, clock
+        self._faults, self._annotations, self._clock = faults, annotations, clock
 
     def __call__(
         self, status: LocalizerStatus, jobs: Mapping[JobKey, Job], records: Mapping[JobKey, JobRecord]
@@ -47,6 +49,12 @@ class Show:
         reports = {key: record.report for key, record in records.items() if record.report is not None}
         self._metrics.publish(Publication(tuple(points), reports))
         self._faults.guard("publish", lambda: self._sender.show(points))
+        self._faults.guard("publish", lambda: self._annotations.show(records))
+
+    def stop(self) -> None:
+        """Write and push a last time."""
+        self._annotations.stop()
+        self._sender.stop()
 
     def _add(self, points: list[Point], record: JobRecord, job: Job) -> None:
         points += job_points(jobview.job_status(record, job, self._policies.changes(*job.key)))

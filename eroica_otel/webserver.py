@@ -161,6 +161,8 @@ class BoundedServer(HTTPServer):
 
     request_queue_size = 512
     allow_reuse_address = True
+    look_seconds = 0.1
+    """How often it looks whether it is to stop."""
 
     def __init__(self, address: Address, handler: type[Handler], *, threads: int = 16, wait_seconds: float = 5) -> None:
         """Bind and listen; ``start`` serves.
@@ -192,7 +194,7 @@ class BoundedServer(HTTPServer):
 
     def start(self, name: str) -> None:
         """Serve in a thread of its own until ``stop``."""
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(self.look_seconds,), name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

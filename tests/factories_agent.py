@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from eroica_hardware.announce import Announcements
-from eroica_hardware.catalog import CATALOG, slots_of
+from eroica_hardware.catalog import CATALOG, batch_of, slots_of
 from eroica_hardware.exposition import Exposition
 from eroica_hardware.gpm import GpmSource
 from eroica_hardware.listener import listen
@@ -94,7 +94,7 @@ class AgentScene:
         return made[family]()
 
     def _sampler(self, family: str, source: Source) -> Sampler:
-        ring = KeptRing(self.folder, family, slots_of(family))
+        ring = KeptRing(self.folder, family, slots_of(family), batch_of(family))
         entry = CATALOG[family]
         return Sampler(source, ring, self.windows.running, self.clock, entry.most_hertz, entry.most_busy)
 

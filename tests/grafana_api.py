@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from eroica_otel.webserver import Address, BoundedServer, Handler
 
@@ -44,10 +47,18 @@ class FakeGrafana(BoundedServer):
         forbidden: Paths that are answered 403.
         listed: True where version histories come as a bare list, as before Grafana 11.4.
         broken: What a test found our answers to lack.
+        notes: Annotations by id.
+        meeting: Where requests for annotations wait for one another; None: they do not.
+        unloved: How annotations begin that are refused; "" for none.
+        instead: Answers what is asked about annotations in the place of this server; None: it answers itself.
     """
 
-    def __init__(self, certificate: str = "", key: str = "", version: str = "11.6.0") -> None:
+    def __init__(self, certificate: str = "", key: str = "", version: str = "11.6.0", clients: str = "") -> None:
         super().__init__(Address("127.0.0.1", 0, certificate=certificate, key=key, token=TOKEN), _Api)
+        if clients:  # the authority of the certificates that who asks must show
+            assert self._tls is not None
+            self._tls.load_verify_locations(clients)
+            self._tls.verify_mode = ssl.CERT_REQUIRED
         self.version = version
         self.folders: dict[str, str] = {}
         self.boards: dict[str, dict[str, Any]] = {}
@@ -56,6 +67,11 @@ class FakeGrafana(BoundedServer):
         self.forbidden: set[str] = set()
         self.listed = False
         self.broken: list[str] = []
+        self.notes: dict[int, dict[str, Any]] = {}
+        self.meeting: threading.Barrier | None = None
+        self.instead: Callable[[Handler], None] | None = None
+        self.unloved = ""
+        self._numbers, self._lock = 0, threading.Lock()
         self.start("grafana")
 
     def edit(self, uid: str, **changes: Any) -> None:
@@ -68,7 +84,7 @@ class FakeGrafana(BoundedServer):
             if found := re.fullmatch(pattern, f"{method} {path}"):
                 if path in self.forbidden:
                     return route, (403, {"message": "You'll need additional permissions to perform this action."})
-                return route, act(*found.groups(), *([body] if method != "GET" else []))
+                return route, act(*found.groups(), *([body] if method != "GET" or body else []))
         return "", (404, {"message": "Not found"})
 
     def _routes(self) -> Mapping[str, tuple[str, Callable[..., Answer]]]:
@@ -83,6 +99,10 @@ class FakeGrafana(BoundedServer):
             "GET /api/datasources": ("GET /api/datasources", lambda: (200, self.sources)),
             "POST /api/datasources": ("POST /api/datasources", self._make_source),
             "PUT /api/datasources/uid/([^/]+)": ("PUT /api/datasources/uid/{uid}", self._change_source),
+            "GET /api/annotations": ("GET /api/annotations", self._find_notes),
+            "POST /api/annotations": ("POST /api/annotations", self._make_note),
+            "PUT /api/annotations/([0-9]+)": ("PUT /api/annotations/{id}", self._change_note),
+            "DELETE /api/annotations/([0-9]+)": ("DELETE /api/annotations/{id}", self._delete_note),
         }
 
     def _folder(self, uid: str) -> dict[str, Any]:
@@ -148,9 +168,39 @@ class FakeGrafana(BoundedServer):
         source.update(body)
         return 200, {"datasource": source, "id": 9, "message": "Datasource updated", "name": source["name"]}
 
+    def _find_notes(self, query: dict[str, list[str]]) -> Answer:
+        if self.meeting is not None:
+            self.meeting.wait(timeout=20)
+        found = [note for note in self.notes.values() if set(query.get("tags", [])) <= set(note["tags"])]
+        newest_first = sorted(found, key=lambda note: (note["time"], note["id"]), reverse=True)
+        return 200, newest_first[: int(query["limit"][0])]
+
+    def _make_note(self, body: dict[str, Any]) -> Answer:
+        if self.unloved and body["text"].startswith(self.unloved):
+            return 400, {"message": "bad request data"}
+        with self._lock:
+            number = self._numbers = self._numbers + 1
+        given = {key: value for key, value in body.items() if value is not None}
+        self.notes[number] = {"id": number, "timeEnd": body["time"], **given}
+        return 200, {"message": "Annotation added", "id": number}
+
+    def _change_note(self, number: str, body: dict[str, Any]) -> Answer:
+        if int(number) not in self.notes:
+            return 404, {"message": "Annotation not found"}
+        self.notes[int(number)].update(body)
+        return 200, {"message": "Annotation updated"}
+
+    def _delete_note(self, number: str, _: None) -> Answer:
+        if self.notes.pop(int(number), None) is None:
+            return 404, {"message": "Annotation not found"}
+        return 200, {"message": "Annotation deleted"}
+
 
 class _Api(Handler):
     server: FakeGrafana
+
+    def do_DELETE(self) -> None:
+        self._do("DELETE")
 
     def do_GET(self) -> None:
         self._do("GET")
@@ -162,16 +212,22 @@ class _Api(Handler):
         self._do("PUT")
 
     def _do(self, method: str) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
+        if path == "/api/annotations" and method == "GET":
+            body = parse_qs(query)
+        if self.server.instead is not None and path.startswith("/api/annotations"):
+            self.server.instead(self)
+            return
         if path != "/api/health" and not self.authorized():
             self._give(401, {"message": "Invalid API key"})
             return
         route = f"{method} {path}"
         try:
-            if "body" in CONTRACT["paths"].get(re.sub(r"/uid/[^/]+", "/uid/{uid}", route), {}):
-                fits(re.sub(r"/uid/[^/]+", "/uid/{uid}", route), "body")(body)
+            pattern = re.sub(r"/annotations/[0-9]+", "/annotations/{id}", re.sub(r"/uid/[^/]+", "/uid/{uid}", route))
+            if "body" in CONTRACT["paths"].get(pattern, {}):
+                fits(pattern, "body")(body)
         except ValueError as error:
             self._give(400, {"message": f"bad request data: {error}"})
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from eroica_otel import equipment
+from eroica_otel.aside import Aside
 from eroica_otel.config import WorkerConfig
 from eroica_otel.equipment import SILENT, Equipment
 from eroica_otel.hardware import herald
@@ -26,10 +28,10 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
 class Made:
     """An equipment and the failures that it counted."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
         self.failures: list[tuple[str, str]] = []
         config = WorkerConfig.from_env({}, **options)
-        self.equipment = Equipment({}, config, lambda stage, why: self.failures.append((stage, why)))
+        self.equipment = Equipment({}, config, lambda stage, why: self.failures.append((stage, why)), clock)
 
     def opened(self, local_rank: int = 0) -> Callable[[], tuple[int, int] | None]:
         """A window whose devices have answered."""
@@ -165,6 +167,36 @@ def test_a_device_that_never_answers_holds_up_no_window_and_is_told_as_missing(
     monkeypatch.setattr(equipment, "rdma_link", lambda *_: None)
     assert made.opened()() is not None
     made.equipment.close()
+
+
+def test_counters_that_hang_after_they_were_opened_are_given_up_and_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Reading waits until somebody writes into the pipe; two seconds later that is too long."""
+    pipe = tmp_path / "port_rcv_data"
+    os.mkfifo(pipe)
+    file = os.open(pipe, os.O_RDWR)
+    now = [100.0]
+    made = Made(clock=lambda: now[0], nic="lo", nic_mbit=800)
+    read = made.opened()
+    monkeypatch.setattr(equipment.OwnCounters, "read", lambda _: (int(os.read(file, 8)), 0))
+    aside = Aside(read, "hangs")
+    aside.ask()
+    while made.equipment._asked is None:
+        time.sleep(0.001)
+    assert made.equipment.missing == {}
+    now[0] += 2
+    assert made.equipment.missing == {"nic": SILENT}
+    made.equipment.close()
+    made.equipment.prepare(0)
+    assert [stage for stage, _ in made.failures] == ["devices"]
+    assert read() is None
+    os.write(file, b"7")
+    assert aside.answer(10) == (7, 0)
+    assert made.equipment.missing == {}
+    aside.close()
+    made.equipment.close()
+    os.close(file)
 
 
 def announced(monkeypatch: pytest.MonkeyPatch, made: Made, refusal: str, seconds: float = 7.0) -> list[Announcement]:

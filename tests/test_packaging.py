@@ -143,6 +143,7 @@ def test_the_metadata_names_licence_python_and_extras(metadata: Message) -> None
         "torch",
         "hardware",
         "fast",
+        "grafana",
         "dev",
         "instruments",
         "zero-code",
@@ -167,6 +168,7 @@ def test_the_extras_add_what_they_are_named_after(metadata: Message) -> None:
         "torch": {"torch"},
         "hardware": {"nvidia-ml-py"},
         "fast": {"isal"},
+        "grafana": {"grafana-client"},
         "zero-code": {"opentelemetry-distro"},
     }
     assert {extra: set(requirements(metadata, extra)) for extra in extras} == extras
@@ -176,6 +178,8 @@ def test_the_extras_add_what_they_are_named_after(metadata: Message) -> None:
 
 PINNED = {"grafana-foundation-sdk"}
 """Its versions are ordered by an epoch, and the highest is not the newest: a bound would take the wrong one."""
+BELOW = {"grafana-client": ["4"]}
+"""From this version on it replaces another package of the environment, urllib3."""
 
 
 def test_every_bound_is_one_lower_bound_that_the_lock_satisfies(metadata: Message) -> None:
@@ -183,9 +187,10 @@ def test_every_bound_is_one_lower_bound_that_the_lock_satisfies(metadata: Messag
     pins: dict[str, list[Version]] = {}
     for name, version in re.findall(r"^([a-z0-9-]+)==([^ \n]+)", lock, flags=re.MULTILINE):
         pins.setdefault(name, []).append(Version(version))
-    for extra in ("", "dev", "torch", "hardware"):
+    for extra in ("", "dev", "torch", "hardware", "grafana"):
         for name, item in requirements(metadata, extra).items():
-            bounds = [(bound.operator, Version(bound.version)) for bound in item.specifier]
+            assert [one.version for one in item.specifier if one.operator == "<"] == BELOW.get(name, [])
+            bounds = [(bound.operator, Version(bound.version)) for bound in item.specifier if bound.operator != "<"]
             allowed = [["=="]] if name in PINNED else [[">="], []]
             assert [operator for operator, _ in bounds] in allowed, f"{name}: no upper bounds, no pins"
             assert name in pins, f"{name} is not locked: make lock"
@@ -211,6 +216,32 @@ def test_a_clean_install_has_a_command_that_works(python: Path, tmp_path: Path) 
     command = python.with_name("eroica-otel")
     assert run([command, "--version"], tmp_path) == f"eroica-otel {eroica_otel.__version__}\n"
     assert run([command, "--help"], tmp_path).startswith("usage: eroica-otel ")
+
+
+def test_an_install_with_grafana_leaves_urllib3_as_it_was(wheel: Path, tmp_path: Path) -> None:
+    run([sys.executable, "-m", "venv", tmp_path / "venv"], tmp_path)
+    there = tmp_path / "venv" / "bin"
+    pip: list[str | Path] = [there / "python", "-m", "pip"]
+    run([*pip, "install", "-q", "--no-compile", "-c", ROOT / "requirements-dev.lock", f"{wheel}[grafana]"], tmp_path)
+    names = {line.partition("==")[0].lower() for line in run([*pip, "list", "--format=freeze"], tmp_path).split()}
+    assert {"grafana-client", "requests", "urllib3"} <= names
+    assert not {"urllib3-future", "niquests", "torch"} & names
+    told = "import importlib.metadata as m, urllib3; print(urllib3.__version__ == m.version('urllib3'))"
+    assert run([there / "python", "-c", told], tmp_path) == "True\n"
+    assert pushed(there / "python") == (
+        "eroica-otel: Grafana at http://127.0.0.1:1 cannot be asked: Connection refused; start it or correct --url\n"
+    )
+
+
+def test_a_clean_install_says_what_a_push_needs(python: Path) -> None:
+    needs = "--url needs grafana-client; install it: pip install 'eroica-otel[grafana]'"
+    assert pushed(python) == f"eroica-otel: {needs}\n"
+
+
+def pushed(python: Path) -> str:
+    """Push where nobody listens; return what is said."""
+    command: list[str | Path] = [python.with_name("eroica-otel"), "grafana", "push", "--url", "http://a:b@127.0.0.1:1"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 def test_the_agents_install_brings_a_working_command_and_no_torch(wheel: Path, tmp_path: Path) -> None:

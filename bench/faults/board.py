@@ -1,59 +1,82 @@
-"""One training of the board with everything around it: nodes, real Prometheus with the shipped rules, the localizer."""
+"""One training of the board on its nodes, and what a fault can do to it; watched.py puts Prometheus around it.
+
+Ranks meet, say that they are ready, are taken into cgroups of their own, and begin when the board lets them go.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from bench.faults.cases import Case
-from bench.faults.samples import Samples
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.faults import capabilities, leftovers, uplink
+from bench.faults.case import HANG, Case, Drawn
+from bench.faults.cgroups import RankGroup
+from bench.faults.servers import Server, Throttle
 from bench.repeat_demo import Machine
-from eroica_otel import names
 from eroica_otel.commands.window import request
-from eroica_otel.demo.monitoring import Monitoring, free_ports
-from eroica_otel.demo.nodes import MEGABITS, Node, nodes, workers_of
+from eroica_otel.demo.ending import die_with_parent
+from eroica_otel.demo.nodes import MEGABITS, Node, nodes
 from eroica_otel.errors import EroicaError
-from eroica_otel.status import Status
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11
 
 JOB = "board"
-PULL_PORT = 9464
+ROOT = Path(__file__).resolve().parents[2]
+READY_SECONDS = 300.0
+"""A machine that others use takes minutes to import torch eight times."""
 END_SECONDS = 20.0
+LOOK_SECONDS = 0.5
+STAMP = struct.Struct("<d")
 
 
 class Board:
-    """A context in which the case's training runs and is watched through Prometheus.
+    """A context in which a case's training runs.
+
+    Args:
+        environment: More variables of the training.
 
     Attributes:
+        case, drawn: What is run, and what its seed has drawn.
         nodes: The nodes.
-        monitoring: Prometheus and Alertmanager.
-        folder: Logs, state and reports.
+        folder: Logs and control files.
         machine: What others used of the machine meanwhile.
+        cores: Numbers of the cores that the board may use.
     """
 
-    def __init__(self, case: Case, folder: Path, window_seconds: float) -> None:
-        self.case, self.folder = case, folder
-        self._window_seconds = window_seconds
-        self.machine = Machine(str(folder), os.getpid())
-        self._control = folder / "control"
+    def __init__(self, case: Case, drawn: Drawn, folder: Path, environment: dict[str, str] | None = None) -> None:
+        self.case, self.drawn, self.folder = case, drawn, folder.absolute()
+        self.machine = Machine(str(self.folder), os.getpid())
+        self.cores = tuple(sorted(os.sched_getaffinity(0)))
+        self._more = environment or {}
+        self._control = self.folder / "control"
         self._undo = ExitStack()
+        self._ready: list[dict[str, Any]] = []
+        self._groups: list[RankGroup] = []
+        self._launchers: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Board:
-        self._control.mkdir(parents=True)
+    @property
+    def world(self) -> int:
+        """Ranks of all nodes."""
+        return self.case.world
+
+    def __enter__(self) -> Self:
+        (self._control / "orders").mkdir(parents=True)
+        os.environ[leftovers.VARIABLE] = leftovers.mark()  # of all that is started from here on
         try:
-            self.nodes: list[Node] = self._undo.enter_context(nodes(self.case.nodes, self.folder))
-            self._start_monitoring()
-            self._start_localizer()
-            samples = Samples(self.nodes[0].gateway, self._control)
-            self._undo.callback(samples.close)
-            for number, node in enumerate(self.nodes):
-                node.start(self._training(samples.address), self._environment(), self.folder / f"node-{number}.log")
+            self._start()
         except BaseException:
             self._undo.close()
             raise
@@ -64,97 +87,166 @@ class Board:
     ) -> None:
         self._undo.close()
 
-    def _start_monitoring(self) -> None:
-        self.monitoring = Monitoring(self.folder / "monitoring")
-        self._undo.callback(self.monitoring.close)
-        self._metrics = free_ports(1)[0]
-        trainers = [f"{node.address}:{PULL_PORT + rank}" for node in self.nodes for rank in range(self.case.ranks)]
-        self.monitoring.configure({"training": trainers, "localizer": [f"127.0.0.1:{self._metrics}"]})
-        for name, command in self.monitoring.commands().items():
-            self._here(name, command)
+    def _start(self) -> None:
+        self.nodes: list[Node] = self._undo.enter_context(nodes(self.case.nodes, self.folder))
+        self._servers = {kind: Server(kind, self.nodes[0].gateway) for kind in ("samples", "objects")}
+        for server in self._servers.values():
+            self._undo.callback(server.close)
+        self.start_watching()
+        for number, node in enumerate(self.nodes):
+            log = self.folder / f"node-{number}.log"
+            self._launchers.append(node.start(self._training(node), self._environment(number), log))
 
-    def _start_localizer(self) -> None:
-        command = [sys.executable, "-m", "eroica_otel.commands.main", "localize", "--prometheus", self.monitoring.url]
-        where = ["--state", str(self.folder / "state"), "--report", str(self.folder)]
-        self._here("localizer", [*command, "--metrics", f"127.0.0.1:{self._metrics}", *where])
+    def start_watching(self) -> None:
+        """Start what watches the training; here it is nothing."""
 
-    def _here(self, name: str, command: list[str]) -> None:
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    def start(self, command: Sequence[str], name: str = "beside") -> subprocess.Popen[bytes]:
+        """Start a process on this machine that ends with the board, if not before."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
+            )
         self._undo.callback(_end, process)
+        return process
 
-    def _training(self, samples: str) -> list[str]:
+    def _training(self, node: Node) -> list[str]:
         case, first = self.case, self.nodes[0].address
         launcher = ["-m", "torch.distributed.run", "--nnodes", str(case.nodes), "--nproc-per-node", str(case.ranks)]
         meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:29500", "--rdzv-id", JOB]
-        script = [str(Path(__file__).with_name("training.py")), "--samples", samples, "--control", str(self._control)]
-        return [sys.executable, *launcher, *meeting, *script, *case.arguments]
+        meeting += ["--local-addr", node.address]
+        control = ["--control", str(self._control), "--seed", str(self.drawn.seed)]
+        sources = [word for kind, server in self._servers.items() for word in (f"--{kind}", server.url)]
+        module = ["--module", f"bench.faults.workloads.{case.workload}"]
+        return [sys.executable, *launcher, *meeting, *module, *control, *sources, *case.arguments]
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, number: int) -> dict[str, str]:
+        role = {"EROICA_ROLE": f"stage-{number}"} if self.case.workload == "pipeline" else {}
         return {
             "EROICA_TRAINING_JOB": JOB,
-            "EROICA_WINDOW_SECONDS": str(self._window_seconds),
             "EROICA_NIC": "eth0",
             "EROICA_NIC_MBIT": str(MEGABITS),  # a virtual cable does not tell its speed
-            "OTEL_METRICS_EXPORTER": "prometheus",
-            "OTEL_EXPORTER_PROMETHEUS_HOST": "0.0.0.0",
-            "OTEL_EXPORTER_PROMETHEUS_PORT": str(PULL_PORT),
             "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+            **role,
+            **self._more,
         }
 
-    def workers(self) -> list[Status]:
-        """Return what the ranks say of themselves, by rank."""
-        return workers_of(self.nodes)
+    def wait_until_ready(self) -> None:
+        """Wait until all ranks stand before their first iteration, each in its cgroup.
+
+        Raises:
+            EroicaError: they do not, or a rank is not on the node where its number says.
+        """
+        files = [self._control / f"ready-{rank}" for rank in range(self.world)]
+        self.wait(lambda: all(file.exists() for file in files), "the ranks to meet", READY_SECONDS)
+        self._ready = [json.loads(file.read_text()) for file in files]
+        if [one["host"] for one in self._ready] != [self._place(rank).host for rank in range(self.world)]:
+            raise EroicaError(f"ranks are not where their numbers say: {self._ready}; see {self.folder}")
+        if capabilities.has_cgroups():
+            for rank in range(self.world):
+                self._groups.append(RankGroup(f"{os.urandom(2).hex()}-{rank}", self.folder))
+                self._undo.callback(self._groups[-1].close)
+                self._groups[-1].add(self.pid(rank))
+
+    def go(self) -> None:
+        """Let the ranks begin."""
+        (self._control / "go").touch()
+
+    def _place(self, rank: int) -> Node:
+        return self.nodes[rank // self.case.ranks]
 
     def pid(self, rank: int) -> int:
         """Return the process id of a rank's trainer."""
-        return self._worker(rank).pid
+        return int(self._ready[rank]["pid"])
+
+    def loader_pids(self, rank: int) -> list[int]:
+        """Return the processes of a rank's loader: children that run as their parent does, forked."""
+        trainer = self.pid(rank)
+        below: list[int] = []
+        for file in Path(f"/proc/{trainer}/task").glob("*/children"):
+            with suppress(OSError):
+                below += map(int, file.read_text().split())
+        command = Path(f"/proc/{trainer}/cmdline").read_bytes()
+        return sorted(pid for pid in below if _command(pid) == command)
 
     def host(self, rank: int) -> str:
-        """Return where a rank runs; launchers meet in any order, so that its number does not tell."""
-        return self._worker(rank).identity.host
+        """Return where a rank runs."""
+        return self._place(rank).host
 
     def node(self, rank: int) -> Node:
         """Return the node of a rank."""
-        return next(node for node in self.nodes if node.host == self.host(rank))
+        return self._place(rank)
 
-    def _worker(self, rank: int) -> Status:
-        return next(worker for worker in self.workers() if worker.identity.rank == rank)
+    def cgroup(self, rank: int) -> RankGroup:
+        """Return the cgroup in which a rank's trainer and its children are."""
+        return self._groups[rank]
 
-    def order(self, switch: str, rank: int, value: float) -> None:
+    def share_nic(self, ranks: Collection[int], megabits: float, undo: ExitStack) -> None:
+        """Put the nodes of these ranks behind one port of that many megabits a second together."""
+        places = [self.node(rank) for rank in ranks]
+        undo.enter_context(uplink.shared(places, megabits))
+
+    def server(self, kind: str) -> Throttle:
+        """Return what makes the server of "samples" or "objects" slow."""
+        return self._servers[kind].throttle
+
+    def order(self, switch: str, ranks: Collection[int], value: float, **more: Any) -> None:
         """Switch a fault of the training on."""
-        part = self._control / "fault.part"
-        part.write_text(json.dumps({"switch": switch, "rank": rank, "value": value}))
-        os.replace(part, self._control / "fault.json")
+        said = {"switch": switch, "ranks": list(ranks), "value": value, **more}
+        part = self._control / f"{switch}.part"
+        part.write_text(json.dumps(said))
+        os.replace(part, self._control / "orders" / f"{switch}.json")
+
+    def lift(self, switch: str) -> None:
+        """Switch it off again."""
+        (self._control / "orders" / f"{switch}.json").unlink(missing_ok=True)
+
+    def times(self, rank: int = 0) -> NDArray[np.float64]:
+        """Return when each iteration of a rank began (Unix time)."""
+        file = self._control / f"times-{rank}"
+        data = file.read_bytes() if file.exists() else b""
+        return np.frombuffer(data[: len(data) // STAMP.size * STAMP.size], "<f8")
+
+    def iteration(self) -> int:
+        """Return the number of the iteration in which rank 0 is; 0 before the first."""
+        return len(self.times())
 
     def ask_for_window(self) -> None:
-        """Ask for a manual window on the first node."""
-        request(self.nodes[0].folder, JOB)
+        """Ask for a manual window on the first node; without the plugin there is nobody to ask."""
+        if not self._more.get("EROICA_DISABLED"):
+            request(self.nodes[0].folder, JOB)
 
-    def judged(self) -> dict[str, int]:
-        """Return the latest judged window by reason, as the localizer shows it in Prometheus."""
-        rows = self.monitoring.query(f'{names.LOCALIZER_WINDOW.name}{{training_job="{JOB}"}}')
-        return {row["metric"].get("reason", ""): int(float(row["value"][1])) for row in rows}
+    def inject(self, undo: ExitStack) -> None:
+        """Start the case's fault; what undoes it goes on the stack."""
+        if self.case.fault is not None:
+            self.case.fault(self, undo, self.drawn)
 
     def wait(self, reached: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until ``reached``.
 
         Raises:
-            EroicaError: it was not, or a process of the training ended.
+            EroicaError: it was not, or a process of the training ended although the case is none of a dead one.
         """
         end = time.monotonic() + seconds
         while not reached():
-            if any(process.poll() for node in self.nodes for process in node.processes):
+            if self.case.verdict != HANG and self.has_ended():
                 raise EroicaError(f"the training ended early; see {self.folder}")
             if time.monotonic() > end:
                 raise EroicaError(f"waited {seconds:.0f} s in vain for {what}; see {self.folder}")
             self.machine.look()
-            time.sleep(0.5)
+            time.sleep(LOOK_SECONDS)
 
-    def findings(self) -> list[dict[str, str]]:
-        """Return the labels of every impact above info that Prometheus holds now."""
-        rows = self.monitoring.query(f'eroica_anomaly_impact_ratio{{training_job="{JOB}",severity!="info"}}')
-        return [row["metric"] for row in rows]
+    def has_ended(self) -> bool:
+        """Whether a launcher has ended."""
+        return any(process.poll() is not None for process in self._launchers)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,238 +1,236 @@
 """The fault board: real faults in real trainings on several nodes, judged through real Prometheus.
 
-A case is right when exactly the worker that was hurt is named, with a cause that the case allows, by an alert that
-fires; a clean run when its window was judged and nothing above info was found. Seconds count from the moment the fault
-begins to the alert's start; with windows of 20 s or less a median above 60 s fails. Void, and made again, is a run in
-which processes outside our own tree and steal took more than 10 % of the machine.
+Each case runs without the plugin first, against its clean twin, and counts when its effect on the iteration time can be
+told from the noise (effect.py; kept until workloads or faults change). Then it runs with everything. It is right when
+exactly those are named whom the fault hurts, with a cause that the case allows, by an alert that fires (verdict.py); a
+clean run when its window was judged and nothing above info was found. Void, and made again, is a run in which processes
+outside our own tree and steal took more than 10 % of the machine. Each run is a line of results.jsonl; the same call
+goes on where the last one ended. docs/fault-board.md and docs/fault-board.html are written from these lines.
 
-    python -m bench.faults.run [--cases python,link] [--runs 1] [--window 20] [--out build/faults] [--table FILE]
+    python -m bench.faults.run [--cases 'link-*,hang'] [--seeds published|thrice|all|1,2] [--minutes 60] [--fresh]
+    python -m bench.faults.run --clean      20 jobs over all workloads, five manual windows in each
+    python -m bench.faults.run --list       what is there, what has run, what cannot run here
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import shutil
-import statistics
 import time
-from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from bench.faults.board import Board
-from bench.faults.cases import CASES, Case
-from bench.repeat_demo import FIRING_SECONDS, FIRING_WINDOW_SECONDS, MOST_VOID, OUTSIDE_SHARE, commit
+from bench.faults import capabilities, choose, clean, effect, ledger, leftovers, page
+from bench.faults.case import Case
+from bench.faults.choose import Turn
+from bench.faults.effect import Effect
+from bench.faults.ledger import Line
+from bench.faults.play import PROBLEMS, Seen, play
+from bench.faults.table.every import CASES
+from bench.repeat_demo import OUTSIDE_SHARE
 from eroica_otel.demo.ending import end_in_order
-from eroica_otel.demo.monitoring import Alert
-from eroica_otel.demo.nodes import missing
-from eroica_otel.errors import EroicaError
-
-ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 180.0
-PATIENCE_SECONDS = 180.0
-SETTLE_SECONDS = 10.0
-"""After the first alert: another worker named by then counts against the run."""
-FINDINGS = (
-    "EroicaWorkerSlowsJob",
-    "EroicaRoleSlowsJob",
-    "EroicaWorkerHangsJob",
-    "EroicaJobHangs",
-    "EroicaLinkSlowsJob",
-    "EroicaJobSlowedEverywhere",
-)
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one run gave.
-
-    Attributes:
-        worker: The right worker, and no other, was named.
-        cause: Its cause was right, and the function, where the case says which.
-        seconds: From onset to the alert; None where none fired.
-        named: What was named, in words.
-        outside: The part of the machine that others used.
-    """
-
-    case: str
-    worker: bool
-    cause: bool
-    seconds: float | None
-    named: str
-    outside: float
-
-
-def play(case: Case, folder: Path, window_seconds: float) -> Result:
-    """Run one case."""
-    with Board(case, folder, window_seconds) as board, ExitStack() as undo:
-        size = case.nodes * case.ranks
-        board.wait(lambda: "reference" in board.judged(), "the reference window to be judged", START_SECONDS)
-        board.wait(
-            lambda: len(seen := board.workers()) == size and all(worker.ratio is not None for worker in seen),
-            "the baselines",
-            START_SECONDS,
-        )
-        onset = time.time()
-        case.inject(board, undo)
-        if case.rank is None:
-            return _clean(case, board, onset)
-        firing: list[Alert] = []
-        try:
-            board.wait(lambda: bool(_of_findings(board, firing)), "an alert to fire", PATIENCE_SECONDS)
-        except EroicaError as error:
-            return Result(case.name, False, False, None, str(error), board.machine.outside_share())
-        seconds = min(alert.since for alert in firing) - onset
-        time.sleep(SETTLE_SECONDS)
-        _of_findings(board, firing)
-        return result_of(case, board.host(case.rank), firing, seconds, board.machine.outside_share())
-
-
-def _of_findings(board: Board, firing: list[Alert]) -> list[Alert]:
-    firing[:] = [alert for alert in board.monitoring.firing() if alert.name in FINDINGS]
-    return firing
-
-
-def _clean(case: Case, board: Board, onset: float) -> Result:
-    board.wait(lambda: board.judged().get("manual", 0) >= int(onset), "the window to be judged", PATIENCE_SECONDS)
-    time.sleep(SETTLE_SECONDS)
-    firing = _of_findings(board, [])
-    named = "; ".join(_words(alert) for alert in firing) or "no finding"
-    outside = board.machine.outside_share()
-    return Result(case.name, not firing and not board.findings(), not firing, None, named, outside)
-
-
-def result_of(case: Case, host: str, firing: list[Alert], seconds: float, outside: float) -> Result:
-    """Judge the alerts that fire; ``host`` is where the rank runs that was hurt."""
-    hurt = (str(case.rank), host)
-    right = [alert for alert in firing if (alert.labels.get("rank"), alert.labels.get("host")) == hurt]
-    causes = {alert.annotations.get("cause", "") for alert in right}
-    functions = [alert.annotations.get("function", "") for alert in right]
-    return Result(
-        case.name,
-        bool(right) and len(right) == len(firing),
-        bool(causes) and causes <= case.causes and all(name.startswith(case.function) for name in functions),
-        round(seconds, 1),
-        "; ".join(_words(alert) for alert in firing),
-        outside,
-    )
-
-
-def _words(alert: Alert) -> str:
-    said = alert.annotations
-    where = ", ".join(filter(None, (said.get("function"), said.get("impact"))))
-    return f"rank {alert.labels.get('rank', '-')}: {said.get('cause')} ({where})"
-
-
-def table(results: list[Result]) -> str:
-    """Return the board as Markdown, one row for each case."""
-    lines = [
-        "| case | what is done | right worker | right cause | seconds to firing | named |",
-        "|---|---|---|---|---|---|",
-    ]
-    for case in CASES:
-        mine = [result for result in results if result.case == case.name]
-        if mine:
-            seconds = [result.seconds for result in mine if result.seconds is not None]
-            named = _counted([result.named for result in mine])
-            lines.append(
-                f"| {case.name} | {case.what} | {sum(r.worker for r in mine)} of {len(mine)} "
-                f"| {sum(r.cause for r in mine)} of {len(mine)} "
-                f"| {f'{statistics.median(seconds):.0f}' if seconds else '-'} | {named} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _counted(names: list[str]) -> str:
-    """Return every distinct text, the most frequent first, with its count where there are several."""
-    found = Counter(names).most_common()
-    return "<br>".join(f"{count} x {name}" for name, count in found) if len(found) > 1 else names[0]
-
-
-def foot(window_seconds: float, void: int) -> str:
-    """Return what the table was made with, in one line."""
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, torch {metadata.version('torch')}"
-    return f"{time.strftime('%Y-%m-%d')}, commit {commit(ROOT)}, {machine}, window {window_seconds:g} s, {void} void.\n"
-
-
-def late(results: list[Result], window_seconds: float) -> list[str]:
-    """Return the cases whose median from onset to firing misses the bar; it has none for longer windows."""
-    if window_seconds > FIRING_WINDOW_SECONDS:
-        return []
-    seconds: dict[str, list[float]] = {}
-    for result in results:
-        if result.seconds is not None:
-            seconds.setdefault(result.case, []).append(result.seconds)
-    return [case for case, found in seconds.items() if statistics.median(found) > FIRING_SECONDS]
-
-
-def runs_of(case: Case, runs: int, one: Callable[[int], Result]) -> tuple[list[Result], int]:
-    """Run a case until enough runs are not void, MOST_VOID more at most; return these and how many were void.
+class Sitting:
+    """Runs turns and writes their lines.
 
     Args:
-        one: Makes the run with a number; a line is printed for each.
+        results: The file of lines.
+        out: Folder for the logs of runs that were wrong.
+        number: The round.
     """
-    results: list[Result] = []
-    void = 0
-    for number in range(runs + MOST_VOID):
+
+    def __init__(self, results: Path, out: Path, number: int) -> None:
+        self.lines = ledger.read(results)
+        self._results, self._out, self._round = results, out, number
+        self._code = ledger.code_digest()
+
+    def append(self, line: dict[str, Any]) -> Line:
+        """Write a line."""
+        self.lines.append(ledger.append(self._results, line | {"round": self._round}))
+        return self.lines[-1]
+
+    def effect(self, turn: Turn) -> tuple[Effect, bool]:
+        """Return the effect of a case without the plugin, and whether it is void; measured once for each case and seed.
+
+        Raises:
+            PROBLEMS: it could not be measured.
+        """
+        case, seed = turn
+        key = {"case": case.name, "seed": seed, "row": ledger.row_digest(case), "code": self._code}
+        for line in ledger.of_kind(self.lines, "effect"):
+            if not line["void"] and all(line[name] == value for name, value in key.items()):
+                return Effect(**line["effect"]), False
+        folder = self._out / f"{case.name}-{seed}-effect"
+        shutil.rmtree(folder, ignore_errors=True)
+        found, outside = effect.measure(case, case.draw(seed), folder)
+        is_void = outside > OUTSIDE_SHARE
+        self.append({"kind": "effect", **key, "effect": found.as_dict(), "outside": round(outside, 3), "void": is_void})
+        shutil.rmtree(folder, ignore_errors=True)
+        return found, is_void
+
+    def run(self, turn: Turn) -> Line:
+        """Run a case to its verdict."""
+        case, seed = turn
         begin = time.monotonic()
-        result = one(number)
-        is_void = result.outside > OUTSIDE_SHARE
-        word = "void" if is_void else "right" if result.worker and result.cause else "WRONG"
-        took = f"{time.monotonic() - begin:4.0f} s, others {result.outside:.0%}, firing after {result.seconds} s"
-        print(f"{case.name:14} {word} {took}: {result.named}", flush=True)
-        void += is_void
-        results += [] if is_void else [result]
-        if len(results) == runs:
-            break
-    return results, void
+        folder = self._out / f"{case.name}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        measured, is_void, error = None, False, ""
+        try:
+            if case.fault is not None:
+                measured, is_void = self.effect(turn)
+        except PROBLEMS as problem:
+            error = f"its effect could not be measured: {problem}"
+        measurable = measured is None or measured.counts(case)
+        seen = None if error or not measurable else play(case, case.draw(seed), folder)
+        kept = line_of(turn, measured, seen, error)
+        kept["void"] = kept["void"] or is_void
+        line = self.append(kept | {"took_seconds": round(time.monotonic() - begin)})
+        shutil.rmtree(folder / "monitoring", ignore_errors=True)
+        if line["right"]:
+            shutil.rmtree(folder, ignore_errors=True)
+        return line
 
 
-def _all(cases: list[Case], runs: int, out: Path, window_seconds: float) -> tuple[list[Result], int]:
-    results, void = [], 0
+def line_of(turn: Turn, measured: Effect | None, seen: Seen | None, error: str) -> dict[str, Any]:
+    """Return what is kept of a run."""
+    case, seed = turn
+    drawn = case.draw(seed)
+    line: dict[str, Any] = {
+        "kind": "run",
+        "case": case.name,
+        "seed": seed,
+        "row": ledger.row_digest(case),
+        "klass": case.klass,
+        "workload": case.workload,
+        "drawn": {"ranks": drawn.ranks, "size": drawn.size, "delay_iterations": drawn.delay_iterations},
+        "expected": {"verdict": case.verdict, "causes": sorted(case.causes), "function": case.function},
+        "effect": None if measured is None else measured.as_dict(),
+        "measurable": not error and (measured is None or measured.counts(case)),
+        "error": error,
+        "right": False,
+        "void": False,
+    }
+    if seen is not None:
+        line |= {
+            "worker": seen.verdict.worker,
+            "cause": seen.verdict.cause,
+            "healthy": seen.verdict.healthy,
+            "named": seen.verdict.named,
+            "right": seen.verdict.right and not seen.error,
+            "seconds": seen.seconds,
+            "iteration_seconds": seen.iteration_seconds,
+            "blocked_seconds": seen.blocked_seconds,
+            "overhead_ratio": overhead(measured, seen),
+            "outside": round(seen.outside, 3),
+            "void": seen.outside > OUTSIDE_SHARE,
+            "error": seen.error,
+            "window_seconds": case.window_seconds,
+        }
+    return line
+
+
+def overhead(measured: Effect | None, seen: Seen) -> float | None:
+    """Return how much longer an iteration takes with the plugin than in the clean twin, before the fault."""
+    before = seen.iteration_seconds.get("before")
+    return None if measured is None or before is None else round(before / measured.clean_seconds - 1, 4)
+
+
+def is_wrong(line: Line) -> bool:
+    """Whether a run or a clean job that counts is not right, or failed."""
+    return not line["void"] and bool(line["error"] or (line.get("measurable", True) and not line["right"]))
+
+
+def words(line: Line) -> str:
+    """Return a run as one line for the terminal."""
+    if line["error"] and "named" not in line:
+        return f"FAILED  {line['error']}"
+    if not line["measurable"]:
+        return f"not measurable here: {page.effect_words(line['effect'])}"
+    word = "void  " if line["void"] else "right " if line["right"] else "WRONG "
+    fired = line["seconds"].get("firing")
+    when = "" if fired is None else f", firing after {fired} s"
+    return f"{word} others {line['outside']:.0%}{when}: {line['named']} {line['error']}".rstrip()
+
+
+def sit(sitting: Sitting, asked: Sequence[Turn], number: int, minutes: float, most_void: int) -> list[Line]:
+    """Run what is asked for and has not run in this round, as long as there is time; return the new lines."""
+    begin = time.monotonic()
+    found: list[Line] = []
+    while True:
+        done = [turn for turn in asked if choose.is_done(turn, sitting.lines, number, most_void)]
+        waiting = [turn for turn in asked if turn not in done]
+        if not waiting:
+            return found
+        turn = choose.next_turn(waiting, done)
+        left = minutes * 60 - (time.monotonic() - begin)
+        if left < choose.expected_seconds(turn, sitting.lines):
+            print(f"no time for another run; {len(waiting)} are left for the next call", flush=True)
+            return found
+        line = sitting.run(turn)
+        found.append(line)
+        rest = sum(choose.expected_seconds(each, sitting.lines) for each in waiting if each != turn)
+        progress = f"[{len(done) + 1}/{len(asked)}, {rest / 60:.0f} min left]"
+        print(f"{progress} {turn.case.name} {turn.seed} {line['took_seconds']} s {words(line)}", flush=True)
+
+
+def able(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases that this machine can run; say of the others why not."""
+    found = []
     for case in cases:
+        if said := capabilities.lacks(case):
+            print(f"{case.name} is left out: this machine lacks {said}")
+        else:
+            found.append(case)
+    return found
 
-        def one(number: int, case: Case = case) -> Result:
-            return play(case, (out / f"{case.name}-{number}").absolute(), window_seconds)
 
-        found, more = runs_of(case, runs, one)
-        results += found
-        void += more
-    return results, void
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default="", help="patterns of ids or classes, with commas")
+    parser.add_argument("--seeds", default="published")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that would take longer")
+    parser.add_argument("--fresh", action="store_true", help="begin a new round: nothing has run")
+    parser.add_argument("--clean", action="store_true", help="the clean jobs")
+    parser.add_argument("--void", type=int, default=choose.MOST_VOID, help="void runs that are made again")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("build/faults"))
+    parser.add_argument("--results", type=Path, default=ledger.RESULTS)
+    return parser.parse_args(arguments)
 
 
 def main() -> int:
-    """Print each run and the table; 1 when one was wrong, late or missing, 3 where the board cannot run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=",".join(case.name for case in CASES))
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--window", type=float, default=20.0)
-    parser.add_argument("--out", type=Path, default=Path("build/faults"))
-    parser.add_argument("--table", type=Path, default=None, help="file for the table")
-    arguments = parser.parse_args()
-    cases = [case for case in CASES if case.name in arguments.cases.split(",")]
+    """Print each run, write the pages; 1 when one was wrong, 3 where nothing can run."""
+    said = parse()
+    lines = ledger.read(said.results)
+    number = ledger.current_round(lines) + (1 if said.fresh and lines else 0)
+    cases = able(choose.selected(CASES, said.cases))
+    asked = choose.turns(cases, said.seeds, CASES)
+    if said.list:
+        for turn in asked:
+            done = "ran    " if choose.is_done(turn, lines, number) else "waiting"
+            print(f"{done} {turn.case.klass:12} {turn.case.name:36} {turn.seed:8} {turn.case.text}")
+        return 0
     if not cases:
-        parser.error(f"--cases {arguments.cases}: give some of {', '.join(case.name for case in CASES)}")
-    if lacks := missing():
-        print(f"the board needs {lacks}")
+        print(f"no case is called {said.cases!r} and can run here; --list shows all")
         return 3
     end_in_order()
-    shutil.rmtree(arguments.out, ignore_errors=True)
-    results, void = _all(cases, arguments.runs, arguments.out, arguments.window)
-    (arguments.out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
-    text = f"{table(results)}\n{foot(arguments.window, void)}"
-    print(text)
-    if arguments.table:
-        arguments.table.write_text(text)
-    slow = late(results, arguments.window)
-    if slow:
-        print(f"TOO LATE, median from onset to firing above {FIRING_SECONDS:.0f} s: {', '.join(slow)}")
-    missing_runs = len(results) < arguments.runs * len(cases)
-    return int(bool(slow) or missing_runs or not all(r.worker and r.cause for r in results))
+    leftovers.sweep()
+    watcher = leftovers.watch()
+    sitting = Sitting(said.results, said.out, number)
+    try:
+        if said.clean:
+            runs = clean.sit(sitting, said.out, said.minutes, number)
+        else:
+            runs = sit(sitting, asked, number, said.minutes, said.void)
+    finally:
+        watcher.terminate()
+        watcher.wait()
+    if said.results == ledger.RESULTS:
+        page.write(sitting.lines)
+    return int(any(is_wrong(line) for line in runs))
 
 
 if __name__ == "__main__":

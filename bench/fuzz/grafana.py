@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-import urllib.request
+from typing import Any
+
+from requests import PreparedRequest, Response
+from requests.adapters import BaseAdapter
 
 from bench.fuzz import trees
 from bench.fuzz.check import check_error, hold
 from bench.fuzz.target import Target
-from eroica_otel.boards.api import Access, Grafana
+from eroica_otel.boards.access import Access
+from eroica_otel.boards.api import Grafana
 from eroica_otel.boards.board import Board
 from eroica_otel.boards.push import Wish, push
 from eroica_otel.errors import EroicaError
@@ -20,17 +25,29 @@ WORDS = (
 _BOARD = Board("one", "One", {"uid": "one", "title": "One", "panels": []})
 
 
-class Answers(Grafana):
+class _Answering(BaseAdapter):
     """Stands where a Grafana would be asked: gives the next answer, the last one for ever."""
 
     def __init__(self, answers: list[bytes]) -> None:
-        super().__init__(Access("http://localhost", "token"))
+        super().__init__()
         self._answers, self._asked = answers, 0
 
-    def _exchange(self, request: urllib.request.Request) -> bytes:
-        at = min(self._asked, len(self._answers) - 1)
+    def send(self, request: PreparedRequest, *_: Any, **__: Any) -> Response:
+        answer = Response()
+        answer.status_code, answer.request, answer.url = 200, request, request.url or ""
+        answer.headers["Content-Type"] = "application/json"
+        answer.raw = io.BytesIO(self._answers[min(self._asked, len(self._answers) - 1)])
         self._asked += 1
-        return self._answers[at]
+        return answer
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+def _grafana(answers: list[bytes]) -> Grafana:
+    asked = Grafana(Access("http://localhost", "token"))
+    asked._api.client.s.mount("http://", _Answering(answers))
+    return asked
 
 
 def target() -> Target:
@@ -42,20 +59,10 @@ def run(data: bytes) -> None:
     """Push one dashboard, which is there already, in a dry run."""
     said: list[str] = []
     try:
-        push(Answers(_answers(data)), [_BOARD], Wish(dry_run=True), said.append)
+        push(_grafana(trees.items(data)), [_BOARD], Wish(dry_run=True), said.append)
     except EroicaError as error:
         check_error(error)
     hold(all("\n" not in line for line in said), "a line for people is several")
-
-
-def _answers(data: bytes) -> list[bytes]:
-    try:
-        tree = trees.parse(data)
-    except (ValueError, RecursionError):
-        return [data]
-    if not isinstance(tree, list) or isinstance(tree, trees.Pairs) or not tree:
-        return [data]
-    return [trees.dump(answer).encode("utf-8", "surrogatepass") for answer in tree]
 
 
 def _seed(version: dict[str, str]) -> bytes:

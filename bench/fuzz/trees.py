@@ -67,6 +67,17 @@ def dump(tree: Tree) -> str:
     return json.dumps(tree)
 
 
+def items(text: bytes) -> list[bytes]:
+    """Return the items of a JSON list, each as a text; the text itself where it is no list, or too deep."""
+    try:
+        tree = parse(text)
+        if isinstance(tree, list) and not isinstance(tree, Pairs) and tree:
+            return [dump(item).encode("utf-8", "surrogatepass") for item in tree]
+    except (ValueError, RecursionError):
+        pass
+    return [text]
+
+
 def _quoted(key: str) -> str:
     return json.dumps(str(key))
 

@@ -1,6 +1,7 @@
 """One worker's summary of one trace, as its helper makes it: prints time, CPU, peak memory and size as JSON.
 
-A trace of bench/synthetic/kineto.py comes with 20 s of stack and network samples; another one is taken as it is.
+A trace of bench/synthetic/kineto.py comes with 20 s of stack and network samples; another one is taken as it is. With
+a second argument, ``alone``, no second process reads a part of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from eroica_otel.export.points import window_points  # noqa: E402
 from eroica_otel.model import Capture, Identity, Window, WorkerWindow  # noqa: E402
 from eroica_otel.summarize.offline import summarize_trace  # noqa: E402
 from eroica_otel.summarize.pattern import summarize  # noqa: E402
+from eroica_otel.summarize.readers import kineto  # noqa: E402
 from eroica_otel.summarize.readers.any import read_trace  # noqa: E402
 
 WHO = Identity("synthetic", 0, "host-a", world_size=8)
@@ -58,6 +60,8 @@ def summary(path: str) -> WorkerWindow:
 def main() -> None:
     imported = time.perf_counter()
     before = time.process_time()
+    if sys.argv[2:] == ["alone"]:
+        kineto._processes = lambda path: 1
     window = fit(summary(sys.argv[1]))
     points = window_points(window)
     done = time.perf_counter()

@@ -1,30 +1,21 @@
-"""Takes an address and credentials, gives the questions to a Grafana that a push asks; each failure is one line.
+"""Takes where a Grafana is, gives the questions to it that a push and annotations ask; each failure is one line.
 
-The standard library's HTTP serves: grafana-client, as of 5.1, brings a fork of urllib3 that puts itself in the place of
-urllib3 in the whole environment, and this one is that of a training. Only the given address is asked: redirects are not
-followed, so that the token never reaches another host, and no proxy variables are read.
+grafana-client knows paths and credentials; here is what each answer must be, and what a refusal means.
 """
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
-from eroica_otel import __version__
+from eroica_otel.boards.access import Access, Forbidden, NotFound, connect, refused, unreached
 from eroica_otel.boards.board import Board, Held
-from eroica_otel.errors import ConfigError, DeliveryError, one_line
-
-_ANSWER_BYTES = 64 * 2**20
+from eroica_otel.errors import ConfigError, one_line
 
 
 class _Health(msgspec.Struct):
@@ -57,29 +48,22 @@ class _Versions(msgspec.Struct):
     versions: list[_Version]
 
 
-class NotFound(DeliveryError):
-    """What was asked for does not exist, or nobody may know that it does (404)."""
+class Noted(msgspec.Struct, frozen=True):
+    """An annotation as a Grafana holds it; times in milliseconds since 1970, the end 0 or the start of what is open."""
+
+    id: int
+    time: int = 0
+    timeEnd: int = 0
+    tags: list[str] = []
+    text: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no end."""
+        return self.timeEnd <= self.time
 
 
-class Forbidden(DeliveryError):
-    """The token has not the right (403)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where a Grafana is and who asks it.
-
-    Attributes:
-        url: Its address, with the path where it is served below one; may hold user and password.
-        token: Token of a service account; "" where user and password are given.
-        ca: PEM file with the authority that signed its certificate; "" trusts the usual ones.
-        timeout_seconds: Longest time for one question.
-    """
-
-    url: str
-    token: str = field(default="", repr=False)
-    ca: str = ""
-    timeout_seconds: float = 30.0
+_MOST_NOTES = 100
 
 
 class Grafana:
@@ -93,22 +77,14 @@ class Grafana:
         """Prepare; nothing is asked yet.
 
         Raises:
-            ConfigError: the authority of the certificate cannot be loaded.
+            ConfigError: grafana-client is missing, or something of the access cannot be used.
         """
-        parts = urlsplit(access.url)
-        self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
-        self._timeout = access.timeout_seconds
-        self._authorization = f"Bearer {access.token}"
-        if parts.username and not access.token:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        secure = urllib.request.HTTPSHandler(context=_context(access.ca))
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects, secure)
+        self._access, self._api, self.url = access, connect(access), access.shown
 
     def version(self) -> str:
         """Return its version; "" where it does not say."""
         try:
-            found: _Health = self._ask("say its version", "GET", "/health", kind=_Health)
+            found: _Health = self._ask("say its version", self._api.client.GET, "/health", kind=_Health)
         except (NotFound, Forbidden):
             return ""
         return found.version
@@ -116,24 +92,24 @@ class Grafana:
     def folder(self, uid: str) -> str | None:
         """Return the title of a folder; None where there is none of that uid."""
         try:
-            found: _Folder = self._ask("read folders", "GET", f"/folders/{uid}", kind=_Folder)
+            found: _Folder = self._ask("read folders", self._api.folder.get_folder, uid, kind=_Folder)
         except NotFound:
             return None
         return found.title
 
     def folders(self) -> dict[str, str]:
         """Return the folders at the top, uid -> title."""
-        found = self._ask("read folders", "GET", "/folders", kind=list[_Folder])
+        found = self._ask("read folders", self._api.folder.get_all_folders, kind=list[_Folder])
         return {each.uid: each.title for each in found}
 
     def create_folder(self, uid: str, title: str) -> None:
         """Make a folder at the top."""
-        self._ask("create folders", "POST", "/folders", {"uid": uid, "title": title})
+        self._ask("create folders", self._api.folder.create_folder, title, uid)
 
     def board(self, uid: str) -> Held | None:
         """Return a dashboard and who wrote it last; None where there is none."""
         try:
-            found = self._ask("read dashboards", "GET", f"/dashboards/uid/{uid}", kind=_Held)
+            found = self._ask("read dashboards", self._api.dashboard.get_dashboard, uid, kind=_Held)
         except NotFound:
             return None
         last = self._last_version(uid)
@@ -141,10 +117,12 @@ class Grafana:
         return Held(found.dashboard, found.meta.folderUid or "", found.meta.provisioned, last.message, writer)
 
     def _last_version(self, uid: str) -> _Version:
+        # Its own method for it puts the limit into the body, which Grafana does not read.
         path = f"/dashboards/uid/{uid}/versions?limit=1"
         try:
             # Which of the two goes by its release.
-            found: Any = self._ask("read version histories", "GET", path, kind=_Versions | list[_Version])
+            kind = _Versions | list[_Version]
+            found: Any = self._ask("read version histories", self._api.client.GET, path, kind=kind)
         except NotFound:
             return _Version(0)
         versions = found.versions if isinstance(found, _Versions) else found
@@ -160,95 +138,59 @@ class Grafana:
             "message": board.message,
             "overwrite": force,
         }
-        self._ask("write dashboards", "POST", "/dashboards/db", body)
+        self._ask("write dashboards", self._api.dashboard.update_dashboard, body)
 
     def sources(self) -> list[dict[str, Any]]:
         """Return all data sources."""
-        found: list[dict[str, Any]] = self._ask("read data sources", "GET", "/datasources", kind=list[dict[str, Any]])
+        ask = self._api.datasource.list_datasources
+        found: list[dict[str, Any]] = self._ask("read data sources", ask, kind=list[dict[str, Any]])
         return found
 
     def create_source(self, source: Mapping[str, Any]) -> None:
         """Make a data source."""
-        self._ask("create data sources", "POST", "/datasources", source)
+        self._ask("create data sources", self._api.datasource.create_datasource, dict(source))
 
     def update_source(self, source: Mapping[str, Any]) -> None:
         """Write a data source over the one of the same uid."""
-        self._ask("write data sources", "PUT", f"/datasources/uid/{source['uid']}", source)
+        self._ask("write data sources", self._api.datasource.update_datasource_by_uid, source["uid"], dict(source))
+
+    def notes(self, tags: Sequence[str]) -> list[Noted]:
+        """Return the annotations that have all of these tags, at most 100, the newest first."""
+        quoted = [quote(tag, safe="") for tag in tags]  # which grafana-client leaves to us
+        found: list[Noted] = self._ask(
+            "read annotations", self._api.annotations.get_annotation, tags=quoted, limit=_MOST_NOTES, kind=list[Noted]
+        )
+        return found
+
+    def add_note(self, start: int, end: int, tags: Sequence[str], text: str) -> None:
+        """Make an annotation from ``start`` to ``end`` (milliseconds), which is for all dashboards."""
+        add = self._api.annotations.add_annotation
+        self._ask("write annotations", add, time_from=start, time_to=end, tags=list(tags), text=text)
+
+    def change_note(self, note: Noted) -> None:
+        """Write an annotation over the one of the same id."""
+        change = self._api.annotations.update_annotation
+        self._ask("write annotations", change, note.id, note.time, note.timeEnd, note.tags, note.text)
+
+    def delete_note(self, number: int) -> None:
+        """Delete an annotation; one that is gone already is no error."""
+        with suppress(NotFound):
+            self._ask("delete annotations", self._api.annotations.delete_annotations_by_id, number)
 
     def _ask(
-        self,
-        doing: str,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        kind: Any = dict[str, Any],
-    ) -> Any:
-        request = urllib.request.Request(f"{self.url}/api{path}", method=method)
-        request.add_header("Authorization", self._authorization)
-        request.add_header("Accept", "application/json")
-        request.add_header("User-Agent", f"eroica-otel/{__version__}")
-        if body is not None:
-            request.add_header("Content-Type", "application/json")
-            request.data = json.dumps(body).encode()
+        self, doing: str, ask: Callable[..., Any], *arguments: Any, kind: Any = dict[str, Any], **options: Any
+    ) -> Any:  # fmt: skip
+        from grafana_client.client import GrafanaException  # late, as in access.py
+
         try:
-            return msgspec.json.decode(self._exchange(request), type=kind)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refused(doing, error.code, _said(error)) from error
-        except (msgspec.DecodeError, RecursionError) as error:
+            return msgspec.convert(ask(*arguments, **options), type=kind)
+        except GrafanaException as error:
+            raise refused(self._access, doing, error.status_code, error.response) from error
+        except (json.JSONDecodeError, msgspec.ValidationError, RecursionError) as error:
             how = "give the address of a Grafana"
-            raise ConfigError(f"--url {self.url} answers, but not as a Grafana does; {how}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:  # also a certificate that is not trusted
-            raise self._unreached(error) from error
-
-    def _exchange(self, request: urllib.request.Request) -> bytes:
-        with self._opener.open(request, timeout=self._timeout) as answer:
-            body: bytes = answer.read(_ANSWER_BYTES)
-            return body
-
-    def _unreached(self, error: Exception) -> DeliveryError:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        if isinstance(reason, ssl.SSLError):
-            how = "give the authority of its certificate by --ca, or http:// where it has none"
-            why = getattr(reason, "verify_message", "") or str(reason.reason or reason)
-            return DeliveryError(f"no TLS with Grafana at {self.url}: {one_line(why)}; {how}")
-        why = (isinstance(reason, OSError) and reason.strerror) or str(reason)
-        return DeliveryError(f"Grafana at {self.url} cannot be asked: {one_line(why)}; start it or correct --url")
-
-    def _refused(self, doing: str, status: int, said: str) -> ConfigError | DeliveryError:
-        at = f"Grafana at {self.url}"
-        if 300 <= status < 400:
-            return ConfigError(f"--url {self.url} redirects to another address; give that one")
-        if status == 401:
-            how = "give a valid token of a service account by --token-file or GRAFANA_TOKEN"
-            return DeliveryError(f"{at} refuses the credentials (401: {said}); {how}")
-        if status == 403:
-            how = "give its service account the role Editor, for data sources Admin"
-            return Forbidden(f"{at} does not let this token {doing} (403: {said}); {how}")
-        if status == 404:
-            return NotFound(f"{at} does not know what is needed to {doing} (404: {said}); correct --url")
-        if status in (409, 412):
-            how = "look there, then run it again, or give other names by --folder and --folder-uid"
-            return DeliveryError(f"{at} has something else in place and does not {doing} ({status}: {said}); {how}")
-        return DeliveryError(f"{at} could not {doing} ({status}: {said}); its log says more")
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Follow nothing: the answer becomes an HTTPError."""
-
-
-def _said(error: urllib.error.HTTPError) -> str:
-    body = error.read(65536)
-    try:
-        return one_line(str(json.loads(body)["message"]))
-    except (ValueError, LookupError, TypeError):
-        return one_line(error.reason or "no reason given")
-
-
-def _context(ca: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca or None)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"--ca {ca} cannot be loaded: {error.strerror or error}; give a PEM file") from error
+            raise ConfigError(f"{self._access.flag} {self.url} answers, but not as a Grafana does; {how}") from error
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # what requests raises is one of them, for TLS too
+            raise unreached(self._access, error) from error

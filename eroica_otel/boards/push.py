@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eroica_otel.boards import board as boards
-from eroica_otel.boards.api import Forbidden, Grafana
+from eroica_otel.boards.access import Forbidden
+from eroica_otel.boards.api import Grafana
 from eroica_otel.boards.board import Board, Held
 from eroica_otel.errors import ConfigError, DeliveryError, one_line
 

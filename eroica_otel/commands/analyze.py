@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--otlp", default="", metavar="URL", help="push to this OTLP endpoint")
     where.add_argument("--remote-write", default="", metavar="URL", help="push to this address of remote write")
     what = parser.add_argument_group("what it writes")
-    what.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    what.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON; - prints it instead")
     what.add_argument("--html", type=Path, metavar="FILE", help="write it as one self-contained web page")
     question_options(what)
 

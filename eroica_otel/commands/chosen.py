@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eroica_otel.commands import destinations, sources
+from eroica_otel.commands import access, destinations, sources
 from eroica_otel.commands.configfile import ConfigFile, read
 from eroica_otel.commands.settings import Option, Setting, effective, unknown_variables
 from eroica_otel.config import LOCALIZER_PREFIX
@@ -120,6 +120,7 @@ def _job(arguments: argparse.Namespace, environment: Mapping[str, str], file: Co
         backend=sources.backend(arguments, listen, metrics),
         files=_folder(arguments.files),
         send=destinations.destinations(arguments, environment, listen, metrics),
+        annotate=access.annotated(arguments, environment),
     )
 
 

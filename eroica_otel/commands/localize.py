@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from eroica_otel.commands import destinations, settings, sources
+from eroica_otel.commands import access, destinations, settings, sources
 from eroica_otel.commands.chosen import choose
 from eroica_otel.errors import QueryError
 from eroica_otel.job import Localizer
@@ -63,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--token-file", metavar="FILE", default="", help="file with the bearer token to ask for")
     sources.configure(parser)
     destinations.configure(parser)
+    access.configure(parser)
     what = parser.add_argument_group("what it keeps and writes")
     what.add_argument("--state", metavar="DIR", default="", help="folder for windows, open findings and references "
                       "(default: ~/.local/state/eroica_otel)")  # fmt: skip

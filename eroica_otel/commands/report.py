@@ -27,6 +27,7 @@ examples:
 exit codes: 0 no finding, 1 finding, 2 the file or an option cannot be used, 3 failure
 """
 _WIDEST = 120
+_PRINTED = Path("-")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("file", nargs="?", type=Path, default=Path(_DEFAULT), help=f"the report (default {_DEFAULT})")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the verdict as one self-contained web page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report again as JSON, checked")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the report again as JSON, checked; - prints it"
+    )
     question_options(parser)
 
 
@@ -66,17 +69,24 @@ def question_options(parser: argparse._ActionsContainer) -> None:
 def deliver(arguments: argparse.Namespace, report: Report, more: Callable[[], list[str]]) -> None:
     """Write the files that were asked for, then show the verdict, with the lines of ``more`` below, or the question.
 
+    A form whose file is ``-`` is printed, and takes the place of the verdict.
+
     Raises:
         EroicaError: a file cannot be written.
     """
     excerpts = source.excerpts(report, arguments.source)
-    if arguments.html is not None:
-        write(arguments.html, html.render(report))
-    if arguments.json is not None:
-        write(arguments.json, json.render(report))
-    if arguments.prompt_json is not None:
-        write(arguments.prompt_json, prompt.render_json(report, excerpts))
-    if arguments.prompt:
+    forms = (
+        (arguments.html, lambda: html.render(report)),
+        (arguments.json, lambda: json.render(report)),
+        (arguments.prompt_json, lambda: prompt.render_json(report, excerpts)),
+    )
+    for path, render in forms:
+        if path is not None and path != _PRINTED:
+            write(path, render())
+    printed = "".join(render() for path, render in forms if path == _PRINTED)
+    if printed:
+        show(printed)
+    elif arguments.prompt:
         show(prompt.render(report, excerpts))
     else:
         width = min(shutil.get_terminal_size((100, 24)).columns, _WIDEST)
@@ -145,10 +155,15 @@ def _umask() -> int:
 
 def show(text: str) -> None:
     """Print a text in whatever encoding the terminal has."""
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), end="")
 
 
 def colour() -> bool:
     """Return whether standard output is a terminal that wants colours."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and "NO_COLOR" not in os.environ
+        and os.environ.get("TERM") != "dumb"
+    )

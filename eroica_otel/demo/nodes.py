@@ -26,6 +26,8 @@ NETWORK = "10.213.{third}.{last}"
 MEGABITS = 1000
 """Usual speed of every link at first: what a fault leaves of it has to be told from what it was."""
 _ETC = Path("/etc/netns")
+_LEFT = re.compile(r"\b(er(\d+)x[0-9a-f]{2}(?:-\d+|[a-u])?)(?=[\s:@]|$)", re.MULTILINE)
+"""Names of namespaces and bridges, and of what is made beside a bridge: its name and a letter before the nodes' v."""
 
 
 def missing() -> str:
@@ -89,14 +91,28 @@ class Node:
         """Put the cable in again."""
         _ip("link", "set", self.link, "up")
 
-    def limit(self, megabits: int) -> None:
+    def limit(self, megabits: float) -> None:
         """Let the node send and receive at most that many megabits a second each (tbf at both ends of its link)."""
-        # Bytes in 10 ms: with less, the kernel's clock limits the rate. A packet that waits already may have 64 KiB and
-        # its headers, and with a smaller burst would wait for ever.
-        burst = max(80_000, megabits * 1250)
-        tbf = ["root", "tbf", "rate", f"{megabits}mbit", "burst", str(burst), "latency", "100ms"]
-        for inside, device in ((("-n", self.namespace), "eth0"), ((), self.link)):
-            subprocess.run(["tc", *inside, "qdisc", "replace", "dev", device, *tbf], check=True, capture_output=True)
+        self.send_limit(megabits)
+        self.receive_limit(megabits)
+
+    def send_limit(self, megabits: float) -> None:
+        """Let the node send at most that many megabits a second."""
+        self.run("tc", "qdisc", "replace", "dev", "eth0", *bucket(megabits))
+
+    def receive_limit(self, megabits: float) -> None:
+        """Let the node receive at most that many megabits a second."""
+        command = ["tc", "qdisc", "replace", "dev", self.link, *bucket(megabits)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def run(self, *command: str) -> str:
+        """Run a short command on this node; return what it prints.
+
+        Raises:
+            subprocess.CalledProcessError: it failed.
+        """
+        inside = ["ip", "netns", "exec", self.namespace, *command]
+        return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
 
     def end(self) -> None:
         """Kill what was started here and has not ended."""
@@ -105,6 +121,14 @@ class Node:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         _kill_all(self.namespace)
+
+
+def bucket(megabits: float) -> list[str]:
+    """Return the words for tc that limit a device to that many megabits a second."""
+    # Bytes in 10 ms: with less, the kernel's clock limits the rate. A packet that waits already may have 64 KiB and its
+    # headers, and with a smaller burst would wait for ever.
+    burst = max(80_000, int(megabits * 1250))
+    return ["root", "tbf", "rate", f"{int(megabits * 1000)}kbit", "burst", str(burst), "latency", "100ms"]
 
 
 def workers_of(places: Sequence[Node]) -> list[Status]:
@@ -119,7 +143,7 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
 
     Raises CalledProcessError where ``missing`` says so.
     """
-    _sweep()
+    sweep()
     third = secrets.randbelow(250)
     bridge = f"er{os.getpid()}x{secrets.token_hex(1)}"
     made: list[Node] = []
@@ -155,11 +179,11 @@ def _remove(namespace: str) -> None:
     shutil.rmtree(_ETC / namespace, ignore_errors=True)
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Remove what processes that are no more have left."""
-    for kind in (["netns", "list"], ["-o", "link", "show", "type", "bridge"]):
+    for kind in (["netns", "list"], ["-o", "link", "show"]):
         listed = subprocess.run(["ip", *kind], check=False, capture_output=True, text=True).stdout
-        for name, pid in re.findall(r"\b(er(\d+)x[0-9a-f]{2}(?:-\d+)?)\b", listed):
+        for name, pid in _LEFT.findall(listed):
             if not owner_is_gone(int(pid)):
                 continue
             if "-" in name:

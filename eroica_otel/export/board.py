@@ -46,3 +46,8 @@ class Board:
         """Return the points of one series as frozen for this thread."""
         state: State = getattr(self._frozen, "state", {})
         return state.get(name, ())
+
+    def size(self) -> int:
+        """Return the number of points as frozen for this thread."""
+        state: State = getattr(self._frozen, "state", {})
+        return sum(map(len, state.values()))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, ObservableGauge, Observation
 
 from eroica_otel import names
 from eroica_otel.export.board import Board
 
 Callback = Callable[[CallbackOptions], Iterable[Observation]]
+SPARE_SETS = 100
+"""Label sets that the SDK may keep beyond twice those shown, before all are dropped."""
 
 
 def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.OF_WORKER) -> dict[str, Histogram]:
@@ -25,7 +28,7 @@ def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.O
         if metric.type == names.HISTOGRAM:
             histograms[metric.name] = meter.create_histogram(metric.instrument, metric.unit, metric.help)
             continue
-        callback = _callback(board, metric.name, first)
+        callback = _callback(board, metric.name, partial(_begin, meter, board) if first else None)
         first = False
         if metric.type == names.COUNTER:
             meter.create_observable_counter(metric.instrument, [callback], metric.unit, metric.help)
@@ -34,10 +37,35 @@ def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.O
     return histograms
 
 
-def _callback(board: Board, name: str, first: bool) -> Callback:
+def _begin(meter: Meter, board: Board) -> None:
+    board.begin()
+    for storage in getattr(getattr(meter, "_measurement_consumer", None), "_reader_storages", {}).values():
+        _forget(storage, 2 * board.size() + SPARE_SETS)
+
+
+def _forget(storage: Any, most: int) -> None:
+    """Drop what a reader's storage keeps of gauges, where that is more than ``most`` label sets.
+
+    The SDK keeps each label set that an asynchronous instrument has ever had, 3 KB each, and looks through all of them
+    in each collect; the functions of many windows add up. There is no public way to end that. A gauge's set holds
+    nothing between collects, and collects, of all readers, exclude one another: the caller is in one, before its first
+    observation.
+    """
+    kept = [
+        getattr(match, "_attributes_aggregation", {})
+        for instrument, matches in list(getattr(storage, "_instrument_view_instrument_matches", {}).items())
+        if isinstance(instrument, ObservableGauge)
+        for match in matches
+    ]
+    if sum(map(len, kept)) > most:
+        for sets in kept:
+            sets.clear()
+
+
+def _callback(board: Board, name: str, begin: Callable[[], None] | None) -> Callback:
     def observe(options: CallbackOptions) -> Iterator[Observation]:
-        if first:
-            board.begin()
+        if begin is not None:
+            begin()
         for point in board.points(name):
             yield Observation(point.value, point.labels)
 

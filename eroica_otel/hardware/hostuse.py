@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eroica_otel.aside import Aside
 from eroica_otel.hardware.columns import FileSource
 from eroica_otel.hardware.host import PROC, SYS
 from eroica_otel.hardware.linkdown import LinkDownSource
@@ -27,6 +27,8 @@ SECOND = 1_000_000_000
 FAST_NS, SLOW_NS = SECOND // 10, SECOND
 LOOK_NS = 30 * SECOND
 """A process may be put into another cgroup, and get another quota."""
+PATIENCE_SECONDS = 1.0
+"""The firmware of an adapter may answer slowly; one that hangs costs this once."""
 MOST_SAMPLES = 2048
 BESIDE_NS = SECOND + SECOND // 10
 """What is read once a second has a reading so near to any window."""
@@ -45,19 +47,21 @@ class HostUse:
             return clock() / SECOND
 
         self._link = LinkDownSource(sys, clock=seconds)
+        self._aside = Aside(self._see_link, "eroica-link")
+        self._wanted, self._look_at_link = "", True
+        self._on_link: tuple[Resource, ...] = ()
         self._sources: tuple[FileSource, ...] = (
-            self._link,
             ProcessSource({pid: ()}, proc, sys, clock=seconds),
             CgroupSource((pid,), proc, sys, clock=seconds),
         )
         self._resources: tuple[Resource, ...] = ()
-        self._rows: deque[tuple[int, list[float]]] = deque(maxlen=MOST_SAMPLES)
+        self._forget()
         self._looked = self._read = -LOOK_NS
 
     def watch(self, link: str) -> None:
         """Say which link carries the collectives: an interface, a port such as mlx5_0/1, "" while it is unknown."""
-        if link != self._link.link:
-            self._link.link = link
+        if link != self._wanted:
+            self._wanted = link
             self._looked = -LOOK_NS
 
     def sample(self, fast: bool) -> None:
@@ -68,24 +72,50 @@ class HostUse:
         if now - self._looked >= LOOK_NS:
             self._look(now)
         self._read = now
-        self._rows.append((now, [value for source in self._sources for value in source.read()]))
+        link = self._of_link()
+        found = (*self._on_link, *(resource for source in self._sources for resource in source.resources))
+        if found != self._resources:
+            self._resources = found
+            self._forget()
+        place = self._count % MOST_SAMPLES
+        self._times[place] = now
+        self._values[place] = link + [value for source in self._sources for value in source.read()]
+        self._count += 1
+
+    def _forget(self) -> None:
+        """Begin with an empty ring, all of it in memory at once: a process that grows for half an hour looks leaky."""
+        self._count = 0
+        self._times = np.full(MOST_SAMPLES, -1, np.int64)
+        self._values = np.full((MOST_SAMPLES, len(self._resources)), np.nan)
 
     def _look(self, now: int) -> None:
         self._looked = now
+        self._look_at_link = True
         for source in self._sources:
             source.look()
-        found = tuple(resource for source in self._sources for resource in source.resources)
-        if found != self._resources:
-            self._resources = found
-            self._rows.clear()
+
+    def _of_link(self) -> list[float]:
+        """Return what the link's device tells, all missing where it does not answer: it is waited for once."""
+        self._aside.answer()  # what came too late for the row that asked
+        seen = self._aside.answer(PATIENCE_SECONDS) if self._aside.ask() else None
+        if seen is None:
+            return [math.nan] * len(self._on_link)
+        self._on_link = seen[0]
+        return seen[1]
+
+    def _see_link(self) -> tuple[tuple[Resource, ...], list[float]]:
+        if self._look_at_link:
+            self._look_at_link, self._link.link = False, self._wanted
+            self._link.look()
+        return self._link.resources, self._link.read()
 
     def during(self, start_ns: int, end_ns: int) -> dict[str, float]:
         """Return what is known of the window, by HOST_RATIOS and HOST_RATES; what could not be read is absent."""
-        rows = [row for row in self._rows if start_ns - BESIDE_NS <= row[0] <= end_ns + BESIDE_NS]
-        if not rows:
+        order = np.arange(max(0, self._count - MOST_SAMPLES), self._count) % MOST_SAMPLES
+        order = order[(self._times[order] >= start_ns - BESIDE_NS) & (self._times[order] <= end_ns + BESIDE_NS)]
+        if not order.size:
             return {}
-        times = np.array([when for when, _ in rows], np.int64)
-        values = np.array([row for _, row in rows], np.float64)
+        times, values = self._times[order], self._values[order]
         inside = (times >= start_ns - FAST_NS) & (times <= end_ns + FAST_NS)
         found: dict[str, float] = {}
         for place, resource in enumerate(self._resources):
@@ -99,7 +129,10 @@ class HostUse:
         return _shares(found, {one.name: one.peak for one in self._resources})
 
     def close(self) -> None:
-        """Close the files; may be called twice."""
+        """Close the files; may be called twice. Those of a link that does not answer stay open."""
+        if not self._aside.busy:
+            self._link.close()
+        self._aside.close()
         for source in self._sources:
             source.close()
 

@@ -103,7 +103,7 @@ class Samplings:
     def _newest(self) -> int:
         """Return the number of the newest sample whose writing is done, 0 before the first."""
         self._source.load(STATE_AT, memoryview(self._word))
-        return counted(int.from_bytes(self._word, "little"))
+        return counted(int.from_bytes(self._word, "little")) * self.layout.batch
 
     def _first_after(self, when: int, low: int, newest: int) -> int:
         """Return the least number from ``low`` on whose sample is later than ``when``, ``newest`` + 1 without one."""

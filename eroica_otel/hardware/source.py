@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,16 @@ class Resource:
     peak: float
     counter: bool
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resource) and self._known() == other._known()
+
+    def __hash__(self) -> int:
+        return hash(self._known())
+
+    def _known(self) -> tuple[object, ...]:
+        # A NaN equals nothing; that two peaks are unknown does not make two resources.
+        return self.name, self.device, self.unit, None if math.isnan(self.peak) else self.peak, self.counter
+
 
 class Source(Protocol):
     """A family of resources that are read together.
@@ -44,3 +55,20 @@ class Source(Protocol):
 
     def read(self) -> Sequence[float]:
         """Return the raw values of all resources, NaN for one that could not be read now; never raises."""
+
+
+@runtime_checkable
+class BatchSource(Source, Protocol):
+    """A source that can take several readings at little cost each and make numbers of them afterwards.
+
+    Attributes:
+        most_rows: How many it can take before ``rows`` must be asked.
+    """
+
+    most_rows: int
+
+    def take(self, row: int) -> None:
+        """Take reading ``row`` = 0, 1, ...; never raises."""
+
+    def rows(self, count: int) -> Sequence[Sequence[float]]:
+        """Return the readings 0 to ``count`` - 1, raw as ``read`` gives them; never raises."""

@@ -19,6 +19,8 @@ from operator import attrgetter, itemgetter
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from eroica_otel.aside import Aside
+
 SWITCH_INTERVAL_SECONDS = 1e-4
 NIC_HERTZ = 200.0
 
@@ -54,6 +56,7 @@ class StackSampler:
         self._thread = thread
         self._pause = 1.0 / hertz
         self._nic = nic
+        self._link = Aside(self._read_nic, "eroica-link") if nic is not None else None
         self._clock = clock
         self._cpu_clock = time.pthread_getcpuclockid(thread)
         self._codes: dict[int, int] = {}
@@ -81,6 +84,8 @@ class StackSampler:
         """End, and put the switch interval back unless somebody else has changed it meanwhile."""
         self._stopping.set()
         self._runner.join(timeout=1.0)
+        if self._link is not None:
+            self._link.close()
         self._undo()
 
     def leave(self) -> None:
@@ -107,21 +112,34 @@ class StackSampler:
         step = int(1e9 / NIC_HERTZ)
         while not self._stopping.is_set():
             now = self._sample()
-            if self._nic is not None and now >= next_nic:
+            if self._link is not None and now >= next_nic:
                 next_nic = max(next_nic + step, now + step // 2)  # no burst after a gap
-                self._sample_nic(self._nic)
+                self._sample_nic(self._link)
             time.sleep(self._pause)
+        if self._link is not None:
+            self._keep_nic(self._link)
 
-    def _sample_nic(self, read: Callable[[], tuple[int, int] | None]) -> None:
+    def _sample_nic(self, link: Aside[tuple[int, int, int]]) -> None:
+        """Take the reading that was asked for the last time, and ask for one: a device may never answer."""
+        self._keep_nic(link)
+        if self._nic is not None:
+            link.ask()
+
+    def _keep_nic(self, link: Aside[tuple[int, int, int]]) -> None:
+        seen = link.answer()
+        if seen is not None:
+            self.nic_ns.append(seen[0])
+            self.nic_tx.append(seen[1])
+            self.nic_rx.append(seen[2])
+
+    def _read_nic(self) -> tuple[int, int, int] | None:
+        """Return time and bytes; no more is asked after an error."""
         try:
-            seen = read()
+            seen = None if self._nic is None else self._nic()
         except (OSError, ValueError):
             self._nic = None
-            return
-        if seen is not None:
-            self.nic_ns.append(self._clock())
-            self.nic_tx.append(seen[0])
-            self.nic_rx.append(seen[1])
+            return None
+        return None if seen is None else (self._clock(), *seen)
 
     def _sample(self) -> int:
         frames = frames_of(self._thread)

@@ -160,7 +160,11 @@ class Client:
         if isinstance(error, socket.gaierror):
             return QueryFailed("unreachable", f"the host is not known ({error.strerror}); correct the address")
         if isinstance(error, http.client.HTTPException | zlib.error | ConnectionResetError):
-            return QueryFailed("malformed", f"the answer broke off or is no HTTP ({type(error).__name__}: {error})")
+            # With TLS 1.3 a server may refuse a client's certificate so late that its reset overtakes its reason.
+            ours = f"; {_WANTED}" if self._tls is not None and isinstance(error, ConnectionResetError) else ""
+            return QueryFailed(
+                "malformed", f"the answer broke off or is no HTTP ({type(error).__name__}: {error}){ours}"
+            )
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         return QueryFailed("unreachable", f"{reason}; is it running, and is the address right?")
 

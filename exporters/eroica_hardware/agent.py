@@ -170,7 +170,7 @@ class Agent:
         LOG.log(level, "nobody can announce a window: %s", reason)
 
     def _sampler(self, family: str, clock: Callable[[], int]) -> Sampler:
-        ring = KeptRing(self.folder, family, catalog.slots_of(family))
+        ring = KeptRing(self.folder, family, catalog.slots_of(family), catalog.batch_of(family))
         entry, source = catalog.CATALOG[family], self._make(family)
         if isinstance(source, NsysSource):
             return NsysSampler(source, ring, lambda: self.windows.until, clock, self.options.nsys_hertz)

@@ -9,6 +9,7 @@ sampled at the steady rate.
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import time
 from collections import Counter
@@ -22,7 +23,7 @@ from eroica_otel.hardware.announce import ACCEPTED, MOST_BYTES, Announcement, Pe
 
 LOG = logging.getLogger(__name__)
 
-ROUND_SECONDS = 0.05
+ROUND_SECONDS, IDLE_SECONDS = 0.05, 0.5
 MOST_ACCEPTED = 16
 MOST_OPEN = 32
 PATIENCE_NS = SECOND
@@ -61,11 +62,21 @@ class Announcements:
         self._open: dict[socket.socket, tuple[int, Peer]] = {}
 
     def run(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> None:
-        """Receive until ``stop`` says so."""
+        """Receive until ``stop`` says so; nothing is done while nobody speaks."""
         while not stop():
-            self.round()
-            sleep(ROUND_SECONDS)
+            if self._open or self._called():
+                self.round()
+                sleep(ROUND_SECONDS)
         self.close()
+
+    def _called(self) -> bool:
+        """Wait for somebody who connects, not for ever; return whether there is one."""
+        poll = select.poll()
+        try:
+            poll.register(self._server, select.POLLIN)
+        except ValueError:  # closed, and another one follows
+            return True
+        return bool(poll.poll(IDLE_SECONDS * 1000))
 
     def round(self) -> None:
         """Take what has come since the last round, within the bounds; never raises."""

@@ -11,10 +11,11 @@ from types import MappingProxyType
 
 from eroica_hardware.dcgm import URL, DcgmSource, over_http
 from eroica_hardware.gpm import GpmSource
+from eroica_hardware.gpus import MOST_ROWS
 from eroica_hardware.nsys import HERTZ as NSYS_HERTZ
 from eroica_hardware.nsys import NsysSource
 from eroica_hardware.nvml import NvmlSource
-from eroica_hardware.sampler import MOST_BUSY
+from eroica_hardware.sampler import MOST_BUSY, STEADY_HERTZ
 from eroica_otel.hardware.disks import DiskSource
 from eroica_otel.hardware.interfaces import InterfaceSource
 from eroica_otel.hardware.pcie import PcieSource
@@ -66,8 +67,8 @@ CATALOG: Mapping[str, Entry] = MappingProxyType(
         "nvml": Entry(lambda wanted: NvmlSource(quick=True), 1000, False, True, NVIDIA),
         # A little more than the 100 ms in which its samples are renewed lie between two readings.
         "gpm": Entry(lambda wanted: GpmSource(), 9, False, True, "an NVIDIA GPU from Hopper on"),
-        # All else of NVML: renewed ten times a second or seldom, and some of it takes milliseconds.
-        "nvml_state": Entry(lambda wanted: NvmlSource(quick=False), 10, False, True, NVIDIA),
+        # All else of NVML: renewed a few times a second or seldom, and some of it takes milliseconds.
+        "nvml_state": Entry(lambda wanted: NvmlSource(quick=False), 5, False, True, NVIDIA),
         "rocm": Entry(lambda wanted: RocmSource(), 100, False, True, "an AMD GPU"),
         "dcgm": Entry(lambda wanted: DcgmSource(over_http(wanted.dcgm)), 1, False, False, "--dcgm"),
         # Not read: it gets the samples of a window after it (nsys.py).
@@ -94,6 +95,12 @@ USUAL = tuple(family for family, each in CATALOG.items() if each.usual)
 def slots_of(family: str) -> int:
     """Return how many samples the source's ring keeps."""
     return 1 << min(17, max(6, int(CATALOG[family].most_hertz * LONGEST_SECONDS - 1).bit_length()))
+
+
+def batch_of(family: str) -> int:
+    """Return how many samples are stored at once: a sixth of a second of what is read a hundred times a second."""
+    steady = CATALOG[family].usual and CATALOG[family].most_hertz >= STEADY_HERTZ
+    return MOST_ROWS if steady else 1
 
 
 def groups(families: Iterable[str]) -> list[list[str]]:

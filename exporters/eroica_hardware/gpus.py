@@ -11,11 +11,11 @@ import importlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from eroica_otel.hardware.columns import BACK, key_of
-from eroica_otel.hardware.pace import Clock, Pace, Turns
+from eroica_otel.hardware.pace import MOST_OF_THE_TIME, Clock
 from eroica_otel.hardware.source import Resource
 
 # The library has no types, and tests give an object that answers as recorded.
@@ -26,6 +26,9 @@ UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 1, 9, 12
 WITHOUT_DRIVER = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH})
 GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND = 15, 16, 28
 WITHOUT_GPU = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
+
+MOST_ROWS = 16
+"""Readings for which there is memory."""
 
 
 def failures(nvml: Nvml) -> tuple[type[BaseException], ...]:
@@ -70,27 +73,40 @@ class Asked:
         self.counters = [(place, resource) for place, resource in enumerate(part.resources, place) if resource.counter]
 
 
+class Bulk(Protocol):
+    """One kind of call of all GPUs at once, into memory for several readings."""
+
+    def take(self, row: int) -> bool:
+        """Make the calls of reading ``row``; return whether all were answered."""
+
+    def row(self, which: int) -> Sequence[float]:
+        """Return a reading that was taken, NaN for a value that has an error of its own."""
+
+
 class Kind:
-    """The calls of one kind to all GPUs, with the pace they share.
+    """The calls of one kind to all GPUs.
 
     Attributes:
-        at_once: Reads the values of all of them, or None at the first sign of trouble; None where there is no such way.
+        bulk: Makes all of them at once; None where there is no such way.
+        due: When they are made again.
         careful: Whether each is asked by itself.
+        taken: Readings that ``bulk`` has taken and that are not numbers yet.
     """
 
-    def __init__(
-        self, pace: Pace, calls: Sequence[Asked], at_once: Callable[[], Sequence[float] | None] | None
-    ) -> None:
-        self.pace, self.calls, self.at_once = pace, calls, at_once
+    def __init__(self, interval: float, calls: Sequence[Asked], bulk: Bulk | None) -> None:
+        self.interval, self.calls, self.bulk = interval, calls, bulk
+        self.due = -math.inf
         self.places = [place for asked in calls for place in range(asked.place, asked.end)]
         self.counts = any(asked.counters for asked in calls)
-        self.careful = at_once is None
+        self.careful = bulk is None
+        self.taken: list[int] = []
 
 
 class GpuSource(ABC):
-    """A source of hardware samples (source.Source) of NVIDIA GPUs; a subclass says what is read of each."""
+    """A source of hardware samples (source.BatchSource) of NVIDIA GPUs; a subclass says what is read of each."""
 
     family = ""
+    most_rows = MOST_ROWS
 
     def __init__(self, nvml: Nvml | None = None, clock: Clock = time.monotonic) -> None:
         """``nvml`` is pynvml or an object with its calls; None imports pynvml at the first look."""
@@ -101,8 +117,8 @@ class GpuSource(ABC):
         self._ready = False
         self._asked: list[Asked] = []
         self._kinds: list[Kind] = []
-        self._turns = Turns(0)
-        self._blank: list[float] = []
+        self._latest = -math.inf
+        self._single: dict[int, list[float]] = {}
         self._last: list[float] = []
         self._lost: set[str] = set()
 
@@ -110,8 +126,8 @@ class GpuSource(ABC):
     def parts(self, nvml: Nvml, gpu: str, handle: Handle) -> Iterable[Part]:
         """Return what one GPU can tell, and say in ``missing`` what it cannot; raises what ``failures`` holds."""
 
-    def at_once(self, nvml: Nvml, parts: Sequence[Part]) -> Callable[[], Sequence[float] | None] | None:
-        """Return what reads parts of one kind of all GPUs at once, in their order; None where there is no such way."""
+    def bulk(self, nvml: Nvml, parts: Sequence[Part]) -> Bulk | None:
+        """Return what makes the calls of one kind to all GPUs, in their order; None where there is no such way."""
         return None
 
     def look(self) -> None:
@@ -124,52 +140,82 @@ class GpuSource(ABC):
                 for part in self._of_gpu(nvml, index):
                     self._asked.append(Asked(part, self._asked[-1].end if self._asked else 0))
         self.resources = tuple(resource for asked in self._asked for resource in asked.part.resources)
-        self._blank = [math.nan] * len(self.resources)
         self._last = [-math.inf] * len(self.resources)
         kinds: dict[tuple[str, float], list[Asked]] = {}
         for asked in self._asked:
             kinds.setdefault((asked.part.kind, asked.part.interval_s), []).append(asked)
         self._kinds = [
-            Kind(Pace(interval, self._clock), calls, self.at_once(nvml, [asked.part for asked in calls]))
+            Kind(interval, calls, self.bulk(nvml, [asked.part for asked in calls]))
             for (_, interval), calls in kinds.items()
         ]
-        self._turns = Turns(len(self._kinds))
 
     def read(self) -> list[float]:
         """Return the raw values of all resources, NaN for one that could not be read or is not due; never raises."""
-        values = self._blank.copy()
-        now = self._clock()
-        for index in self._turns.due(now):
-            kind = self._kinds[index]
-            kind.pace.start(now)
-            if kind.careful or not self._all(kind, values):
-                self._each(kind, values)
-            kind.pace.end()  # all GPUs share the time that a kind of call may take
-            self._turns.again(index, kind.pace.due)
-        return values
+        self.take(0)
+        return self.rows(1)[0]
 
-    def _all(self, kind: Kind, values: list[float]) -> bool:
-        """Fill in what all GPUs say at once; return whether there was no trouble."""
-        got = kind.at_once() if kind.at_once is not None and self._ready else None
-        if got is None:
-            return False
-        if not kind.counts:
-            for place, value in zip(kind.places, got, strict=True):
-                values[place] = value
-            return True
+    def take(self, row: int) -> None:
+        """Make the calls that are due, for reading ``row``.
+
+        A hundred times a second this pays for every step of it; so there is none for what is not due.
+        """
+        clock = self._clock
+        now = began = clock()
+        if now < self._latest:  # a clock that went back would make all wait
+            for kind in self._kinds:
+                kind.due = now
+        self._latest = now
+        for kind in self._kinds:
+            if kind.due > now:
+                continue
+            if kind.careful or not (self._ready and kind.bulk and kind.bulk.take(row)):
+                self._each(kind, self._single.setdefault(row, [math.nan] * len(self.resources)))
+            else:
+                kind.taken.append(row)
+            ended = clock()  # all GPUs share the time that a kind of call may take
+            kind.due = now + max(kind.interval, (ended - began) / MOST_OF_THE_TIME)
+            began = ended
+
+    def rows(self, count: int) -> list[list[float]]:
+        """Return the readings as numbers."""
+        blank = [math.nan] * len(self.resources)
+        found = [self._single.get(row) or blank.copy() for row in range(count)]
+        self._single = {}
+        for kind in self._kinds:
+            if kind.taken and kind.bulk is not None:
+                for row in kind.taken:
+                    self._fill(kind, kind.bulk.row(row), found[row])
+                kind.taken = []
+        return found
+
+    def _fill(self, kind: Kind, got: Sequence[float], values: list[float]) -> None:
+        """Put in what was taken at once; where something is odd each GPU is asked by itself from now on."""
         last = self._last
         for place, value in zip(kind.places, got, strict=True):
-            if value < last[place]:
-                return False
-            values[place] = last[place] = value
-        return True
+            if value >= last[place]:
+                values[place] = value
+                if kind.counts:
+                    last[place] = value
+            else:
+                self._odd(kind, place, value)
+
+    def _odd(self, kind: Kind, place: int, value: float) -> None:
+        """A value with an error, or a counter that went back: the driver began anew."""
+        kind.careful = True
+        if math.isnan(value):
+            return
+        self._last[place] = value
+        for asked in kind.calls:
+            if asked.place <= place < asked.end:
+                asked.failing = True
+        self.missing[key_of(self.resources[place])] = BACK
 
     def _each(self, kind: Kind, values: list[float]) -> None:
         """Ask each GPU by itself, from now on until there is no trouble left."""
         for asked in kind.calls:
             self._ask(asked, values)
         trouble = not self._ready or bool(self._lost) or any(asked.failing for asked in kind.calls)
-        kind.careful = kind.at_once is None or trouble
+        kind.careful = kind.bulk is None or trouble
 
     def close(self) -> None:
         """Give back what the library lent, and the library; never raises."""
@@ -193,7 +239,7 @@ class GpuSource(ABC):
                     asked.part.close()
                 except failures(self._nvml):
                     continue
-        self._asked, self._kinds, self._turns, self._blank = [], [], Turns(0), []
+        self._asked, self._kinds, self._single = [], [], {}
         self._lost.clear()
 
     def _start(self) -> Nvml | None:

@@ -11,8 +11,18 @@ import time
 from collections.abc import Iterator, Sequence
 
 from eroica_hardware import nvmlbulk
-from eroica_hardware.gpus import WITHOUT_DRIVER, WITHOUT_GPU, GpuSource, Handle, Nvml, Part, code_of, failures
-from eroica_hardware.nvmlcalls import CALLS, CLOCK_SM, LINK_S, Call
+from eroica_hardware.gpus import (
+    WITHOUT_DRIVER,
+    WITHOUT_GPU,
+    Bulk,
+    GpuSource,
+    Handle,
+    Nvml,
+    Part,
+    code_of,
+    failures,
+)
+from eroica_hardware.nvmlcalls import CALLS, LINK_S, Call
 from eroica_hardware.nvmlfacts import facts
 from eroica_hardware.nvmlfields import Fields, together
 from eroica_otel.hardware.pace import Clock
@@ -25,7 +35,7 @@ class _Asked:
     def __init__(self, nvml: Nvml, gpu: str, handle: Handle, call: Call) -> None:
         self.gpu, self.kind, self.interval_s = gpu, call.names[0], call.interval_s
         self._nvml, self.handle, self._call = nvml, handle, call
-        self.fields = call.values if isinstance(call.values, Fields) else None
+        self.fields, self.raw = (call.values if isinstance(call.values, Fields) else None), call.raw
         self._ask = call.bound(nvml, handle)
         peaks = self._peaks()
         self.resources = tuple(
@@ -58,6 +68,11 @@ class _Together:
 
     def close(self) -> None:
         """Nothing is lent."""
+
+
+def _fields(part: _Asked | _Together) -> list[Fields]:
+    found = part.fields if isinstance(part, _Together) else [part.fields]
+    return [each for each in found if each is not None]
 
 
 class NvmlSource(GpuSource):
@@ -97,15 +112,13 @@ class NvmlSource(GpuSource):
         if links:
             yield _Together(nvml, handle, links)
 
-    def at_once(self, nvml: Nvml, parts: Sequence[Part]) -> nvmlbulk.AtOnce | None:
-        """Return what reads the clock of the SMs, or the fields, of all GPUs at once."""
-        asked = [part for part in parts if isinstance(part, _Asked) and part.kind == "sm_clock"]
-        fields = [part for part in parts if isinstance(part, _Together)]
-        if len(asked) == len(parts):
-            return nvmlbulk.clocks(nvml, [part.handle for part in asked], CLOCK_SM)
-        if len(fields) == len(parts):
-            return nvmlbulk.fields(nvml, [(part.handle, part.fields) for part in fields])
-        return None
+    def bulk(self, nvml: Nvml, parts: Sequence[Part]) -> Bulk | None:
+        """Return what makes a call, or reads fields, of all GPUs at once."""
+        raw = [part.raw for part in parts if isinstance(part, _Asked) and part.raw is not None]
+        if len(raw) == len(parts) and all(each == raw[0] for each in raw):
+            return nvmlbulk.numbers(nvml, [part.handle for part in parts if isinstance(part, _Asked)], raw[0])
+        asked = [(part.handle, _fields(part)) for part in parts if isinstance(part, _Asked | _Together)]
+        return nvmlbulk.fields(nvml, asked) if all(wanted for _, wanted in asked) else None
 
     def _is_mine(self, interval_s: float) -> bool:
         return self._quick is None or self._quick == (interval_s <= LINK_S)

@@ -14,13 +14,14 @@ from functools import partial
 
 from eroica_hardware.gpus import Handle, Nvml, failures
 from eroica_hardware.nvmlbuffers import POWER_SAMPLES, Buffered
-from eroica_hardware.nvmlfields import Clock, Fields, field, fields
+from eroica_hardware.nvmlfields import Clock, Fields, Raw, field, fields
 
 Values = Callable[[Nvml, Handle], Sequence[float]]
 
-# The clock of the SMs and the links tell how a step went; a GPU renews power and utilisation a few times a second. The
-# first three are less than the distance of readings (1, 5 and 100 ms), so that one that comes a little early is due.
-FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.0005, 0.0045, 0.095, 1.0, 10.0
+# The clock of the SMs and the links tell how a step went; a GPU renews utilisation one to six times a second (NVML API
+# reference, nvmlDeviceGetUtilizationRates), power and reasons to throttle tell of a window by their mean. The first
+# three are less than the distance of readings (1, 5 and 200 ms), so that one that comes a little early is due.
+FAST_S, LINK_S, STATE_S, SELDOM_S, SLOW_S = 0.0005, 0.0045, 0.195, 1.0, 10.0
 BUFFER_S = 0.5
 """A buffer holds some seconds."""
 CLOCK_SM, CLOCK_MEM = 1, 2
@@ -49,11 +50,16 @@ THROTTLES = {
     "hw_power_brake": 0x80,
     "display_clocks": 0x100,
 }
+REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+UTILISATION = Raw(("nvmlDeviceGetUtilizationRates",), "II")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: names, their unit, values and peaks, the least time between two calls, whether the values count."""
+    """One call: names, their unit, values and peaks, the least time between two calls, whether the values count.
+
+    ``raw`` says how it answers in C, of one that is made often.
+    """
 
     names: tuple[str, ...]
     unit: str
@@ -61,6 +67,7 @@ class Call:
     peaks: Values
     interval_s: float
     counter: bool = False
+    raw: Raw | None = None
 
     def bound(self, nvml: Nvml, handle: Handle) -> Callable[[], Sequence[float]]:
         """Return what makes the call of one GPU, again and again; it raises what ``failures`` holds."""
@@ -104,6 +111,7 @@ def _clock(name: str, kind: int, interval_s: float) -> Call:
         Clock(kind),
         lambda nvml, handle: [nvml.nvmlDeviceGetMaxClockInfo(handle, kind)],
         interval_s,
+        raw=Raw(("nvmlDeviceGetClockInfo",), "I", before=(kind,)),
     )
 
 
@@ -116,16 +124,24 @@ def _utilisation(nvml: Nvml, handle: Handle) -> list[float]:
     return [rates.gpu, rates.memory]
 
 
-def _power(values: Callable[[Nvml, Handle], float]) -> Call:
+def _power(values: Values, raw: Raw | None = None) -> Call:
     limit = _one(lambda nvml, handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3)
-    return Call(("power",), "W", _one(lambda nvml, handle: values(nvml, handle) / 1e3), limit, STATE_S)
+    return Call(("power",), "W", values, limit, STATE_S, raw=raw)
+
+
+def _watts(milliwatts: Sequence[float]) -> list[float]:
+    return [value / 1e3 for value in milliwatts]
+
+
+def _bits_of(reasons: Sequence[int]) -> list[float]:
+    return [float(bool(each & bit)) for each in reasons for bit in THROTTLES.values()]
 
 
 def _bits(nvml: Nvml, handle: Handle) -> list[float]:
     # The call was renamed; older drivers and libraries have the other name only.
-    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    reasons = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
-    return [float(bool(reasons & bit)) for bit in THROTTLES.values()]
+    ask = getattr(nvml, REASONS[0], None)
+    reasons = int((ask or getattr(nvml, REASONS[1]))(handle))
+    return _bits_of([reasons])
 
 
 def _ecc(nvml: Nvml, handle: Handle) -> list[float]:
@@ -145,7 +161,7 @@ def _pcie_rates(nvml: Nvml, handle: Handle) -> list[float]:
 CALLS: tuple[tuple[Call, ...], ...] = (
     (_clock("sm_clock", CLOCK_SM, FAST_S),),
     (_clock("mem_clock", CLOCK_MEM, STATE_S),),
-    (Call(("gpu_util", "mem_util"), "%", _utilisation, _same(lambda nvml, handle: 100.0), STATE_S),),
+    (Call(("gpu_util", "mem_util"), "%", _utilisation, _same(lambda nvml, handle: 100.0), STATE_S, raw=UTILISATION),),
     (
         Call(
             ("gpu_memory",),
@@ -156,8 +172,11 @@ CALLS: tuple[tuple[Call, ...], ...] = (
         ),
     ),
     (
-        _power(lambda nvml, handle: field(nvml, handle, FIELD_POWER_INSTANT)),
-        _power(lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle)),
+        _power(Fields(1e-3, 0, (FIELD_POWER_INSTANT,))),
+        _power(
+            _one(lambda nvml, handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3),
+            Raw(("nvmlDeviceGetPowerUsage",), "I", values=_watts),
+        ),
     ),
     (
         Call(
@@ -195,6 +214,7 @@ CALLS: tuple[tuple[Call, ...], ...] = (
             _bits,
             _same(lambda nvml, handle: 1.0, len(THROTTLES)),
             STATE_S,
+            raw=Raw(REASONS, "Q", values=_bits_of),
         ),
     ),
     (

@@ -94,7 +94,7 @@ def prepared(nvml: Nvml, handle: Handle, wanted: Sequence[tuple[int, int]], stri
 class Fields:
     """Values of some fields of one scope, in a unit of so many of ours."""
 
-    unit: int
+    unit: float
     scope: int
     numbers: tuple[int, ...]
 
@@ -114,6 +114,27 @@ def together(nvml: Nvml, handle: Handle, wanted: Sequence[Fields], strict: bool 
     if set(units) == {1}:
         return read
     return lambda: [value * unit for value, unit in zip(read(), units, strict=True)]
+
+
+def _same(answers: tuple[int, ...]) -> Sequence[float]:
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """How a call answers in C, so that it can be made without pynvml's wrapper (nvmlbulk.py).
+
+    Attributes:
+        names: Of the function; the first that the library has is called.
+        form: Of the numbers that it answers with (struct).
+        before: Numbers that it is given between the GPU and the memory.
+        values: Makes the raw values of the numbers of all GPUs.
+    """
+
+    names: tuple[str, ...]
+    form: str
+    before: tuple[int, ...] = ()
+    values: Callable[[tuple[int, ...]], Sequence[float]] = _same
 
 
 @dataclass(frozen=True, slots=True)

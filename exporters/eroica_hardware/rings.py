@@ -19,9 +19,11 @@ CHECK_NS = 1_000_000_000
 class KeptRing:
     """The ring of one source, in a shared folder whose descriptor stays the caller's."""
 
-    def __init__(self, folder: int, family: str, slots: int = 1 << 16) -> None:
+    def __init__(self, folder: int, family: str, slots: int = 1 << 16, batch: int = 1) -> None:
+        """``slots`` is how many samples are kept, ``batch`` how many are stored at once."""
         self.name = family + SUFFIX
         self.made = 0
+        self.batch = batch
         self._folder, self._family, self._slots = folder, family, slots
         self._writer: Writer | None = None
         self._store = FileStore(-1)
@@ -38,7 +40,8 @@ class KeptRing:
         if not resources:
             self.close()
             return
-        layout = Layout(self._family, resources, slots_for(len(resources), self._slots))
+        slots = slots_for(len(resources), self._slots, batch=self.batch)
+        layout = Layout(self._family, resources, slots, self.batch)
         head = layout.head(0)  # as bytes, because a peak that is NaN equals nothing, itself included
         if self._writer is not None and head == self._head:
             return
@@ -59,6 +62,14 @@ class KeptRing:
         if self._writer is not None:
             self._writer.append(time, values)
             self._latest = self._beaten = time
+
+    def extend(self, times: Sequence[int], rows: Sequence[Sequence[float]]) -> None:
+        """Add samples, at most a batch, as ``append`` does; their times grow."""
+        if times[0] <= self._latest:
+            self._renew(times[-1])
+        if self._writer is not None:
+            self._writer.extend(times, rows)
+            self._latest = self._beaten = times[-1]
 
     def alive(self, now: int) -> None:
         """Say four times a second that the agent lives, where no sample said so, and look once a second at the file.

@@ -11,6 +11,9 @@ reading. Byte counters of interfaces at 500 Hz and of RDMA ports at 200 Hz: fast
 renew them. All else keeps its rate: GPM and NVML's utilisation and power are renewed about ten times a second, pressure
 makes the kernel sum over all cores. No kind of call takes more than a tenth of the time (pace.py): behind a slow driver
 the clock is NaN in some rows, and the rate of the rows stays.
+
+Readings are written in batches, and those of a source.BatchSource become numbers only then: what wakes a hundred times
+a second pays most for all the code that it has to fetch anew, so that a tick only asks.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from collections.abc import Callable, Sequence
 from eroica_hardware.deadlines import SECOND, Deadlines
 from eroica_hardware.rings import KeptRing
 from eroica_otel.errors import HardwareError
-from eroica_otel.hardware.source import Source
+from eroica_otel.hardware.ring import MOST_BATCH
+from eroica_otel.hardware.source import BatchSource, Source
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +40,23 @@ IDLE_HERTZ = 1.0
 """Of a source that has nothing to read, between two looks."""
 MOST_BUSY = 0.5
 """Share of the time that a source may take for its readings, unless told otherwise; above it, it is asked less."""
+HELD_NS = SECOND // 4
+"""So long a reading is held back at most, until there is a batch of them to be written."""
+
+
+class _Readings:
+    """The readings of a source that gives numbers at once (part of source.BatchSource)."""
+
+    def __init__(self, source: Source) -> None:
+        self.most_rows = MOST_BATCH
+        self._source = source
+        self._kept: dict[int, Sequence[float]] = {}
+
+    def take(self, row: int) -> None:
+        self._kept[row] = self._source.read()
+
+    def rows(self, count: int) -> list[Sequence[float]]:
+        return [self._kept[row] for row in range(count)]
 
 
 class Sampler:
@@ -71,6 +92,10 @@ class Sampler:
         self._resume = now
         self._reading_ns = 0.0
         self._doing = "source"
+        self._readings = source if isinstance(source, BatchSource) else _Readings(source)
+        self._batch = min(ring.batch, self._readings.most_rows)
+        self._times: list[int] = []
+        self._fast = False
 
     def tick(self) -> None:
         """Use the deadline that has come: one reading, if the source is not at rest after a failure; never raises."""
@@ -79,8 +104,20 @@ class Sampler:
         fast = self._in_window(now)
         if now >= self._resume:
             self._guarded("source", self._sample, now, fast)
+        if not self._times or fast != self._fast or now - self._times[0] >= HELD_NS:
+            self._settle_all(fast)
+
+    def finish(self) -> None:
+        """Write what is left and say that no more comes; never raises."""
+        self._guarded("ring", self._settle)
+        self.ring.close()
+
+    def _settle_all(self, fast: bool) -> None:
+        """Write what was read, say that the agent lives, go on at the rate that is wanted."""
+        self._guarded("ring", self._settle)
         now = self._clock()
         self._guarded("ring", self.ring.alive, now)
+        self._fast = fast
         self.deadlines.change(self._hertz(fast), now)
 
     def _hertz(self, fast: bool) -> float:
@@ -96,25 +133,46 @@ class Sampler:
         return wanted
 
     def _sample(self, now: int, fast: bool) -> None:
-        """Read once and write what was read; ``_doing`` says at what it failed, where it does."""
+        """Read once, and write once there is a batch; ``_doing`` says at what it failed, where it does."""
         if self._looked is None or (now - self._looked >= LOOK_NS and not fast):  # looking takes long
-            self._looked = now
-            self.source.look()
-            self._doing = "ring"
-            self.looked = True
-            self.ring.prepare(self.source.resources, now)
-            self._doing = "source"
+            self._look(now)
         if not self.source.resources:
             return
+        times = self._times
+        if times and now <= times[-1]:  # the clock went back
+            self._settle()
+            self._doing = "source"
+            times = self._times
         began = self._clock()
-        values = self.source.read()
+        self._readings.take(len(times))
         ended = self._clock()
         self._reading_ns += 0.1 * (ended - began - self._reading_ns)
+        times.append((began + ended) // 2)
+        if len(times) >= self._batch:
+            self._settle()
+
+    def _look(self, now: int) -> None:
+        self._settle()
+        self._looked = now
+        self._doing = "source"
+        self.source.look()
         self._doing = "ring"
-        if len(values) != len(self.source.resources):
-            raise HardwareError(f"{len(values)} values of {len(self.source.resources)} resources")
-        self.ring.append((began + ended) // 2, values)
-        self.samples += 1
+        self.looked = True
+        self.ring.prepare(self.source.resources, now)
+        self._doing = "source"
+
+    def _settle(self) -> None:
+        """Write what was read since the last time."""
+        times, self._times = self._times, []
+        if not times:
+            return
+        self._doing = "source"
+        rows = self._readings.rows(len(times))
+        self._doing = "ring"
+        if any(len(row) != len(self.source.resources) for row in rows):
+            raise HardwareError(f"{len(rows[0])} values of {len(self.source.resources)} resources")
+        self.ring.extend(times, rows)
+        self.samples += len(times)
 
     def _guarded(self, doing: str, call: Callable[..., None], *arguments: object) -> None:
         """Run ``call``; what it raises is counted, the first time logged, and followed by a rest and a new look."""
@@ -146,7 +204,7 @@ def run(
         if wait:
             sleep(wait / SECOND)
     for one in samplers:
-        one.ring.close()
+        one.finish()
 
 
 def start(groups: Sequence[Sequence[Sampler]], stop: threading.Event) -> list[threading.Thread]:

@@ -26,6 +26,8 @@ THREADS = 4
 class MetricsServer(BoundedServer):
     """The agent's endpoint."""
 
+    look_seconds = 0.5
+
     def __init__(
         self,
         address: Address,

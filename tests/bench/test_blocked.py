@@ -27,6 +27,13 @@ def test_the_parts_add_up_to_what_training_stood_still() -> None:
     assert 100 < figures["bytes"] < 1000
 
 
+def test_torch_alone_records_the_nodes_of_the_backward_pass_that_ours_leaves_out() -> None:
+    ours: dict[str, Any] = json.loads(_printed("--one", "3000")[-1])
+    alone: dict[str, Any] = json.loads(_printed("--alone", str(ours["iterations"]))[-1])
+    assert 1.0 < alone["events"] / ours["events"] < 1.2
+    assert 0 < alone["cpu"] <= alone["still"]
+
+
 def test_a_row_for_busy_cores_has_a_cell_under_each_heading() -> None:
     head, line, busy = _printed("--events", "2000", "--rounds", "1", "--cores", "busy")
     assert busy.startswith("| busy | ")

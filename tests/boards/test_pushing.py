@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from eroica_otel import assets
 from eroica_otel.boards import board as boards
-from eroica_otel.boards.api import Access, Grafana
+from eroica_otel.boards.access import Access
+from eroica_otel.boards.api import Grafana
 from eroica_otel.boards.board import Board
 from eroica_otel.boards.push import SOURCE_UID, Wish, push
 from eroica_otel.errors import ConfigError, DeliveryError
@@ -285,17 +288,87 @@ def test_what_is_no_grafana_is_told_and_gets_no_token_elsewhere(other: BoundedSe
         push(Grafana(Access(other.url + path, TOKEN)), (ONE,), Wish(), print)
 
 
-def test_a_certificate_is_checked_against_the_authority_that_is_given(tmp_path: Path) -> None:
-    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+def signed(folder: Path, name: str) -> tuple[str, str]:
+    """Make a certificate that signs itself; return its file and that of its key."""
+    certificate, key = str(folder / f"{name}.pem"), str(folder / f"{name}.key")
     create = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    named = ["-subj", "/CN=grafana", "-addext", "subjectAltName=IP:127.0.0.1"]
+    named = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*create, *named, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_a_certificate_is_checked_against_the_authority_that_is_given(tmp_path: Path) -> None:
+    certificate, key = signed(tmp_path, "grafana")
     server = FakeGrafana(certificate, key)
     try:
         assert pushed(server, access={"ca": certificate})[-1] == "dashboard One: created, URL/d/one"
-        assert "self-signed certificate; give the authority of its certificate by --ca" in refused(server)
+        assert "give the authority of its certificate by --ca" in refused(server)
     finally:
         server.stop()
+
+
+def test_a_server_that_asks_for_a_certificate_gets_the_one_that_is_given(tmp_path: Path) -> None:
+    certificate, key = signed(tmp_path, "grafana")
+    ours, our_key = signed(tmp_path, "eroica")
+    other, other_key = signed(tmp_path, "other")
+    both = tmp_path / "both.pem"
+    both.write_text(Path(ours).read_text() + Path(our_key).read_text())
+    server = FakeGrafana(certificate, key, clients=ours)
+    try:
+        for files in ({"certificate": ours, "key": our_key}, {"certificate": str(both)}):
+            assert pushed(server, access={"ca": certificate} | files)[1] == "data source: Prometheus"
+        assert "give a certificate that it knows by --certificate" in refused(server, access={"ca": certificate})
+        wrong = {"ca": certificate, "certificate": other, "key": other_key}
+        assert "give a certificate that it knows by --certificate" in refused(server, access=wrong)
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("url", "files", "told"),
+    [
+        ("http://h", {"ca": "x.pem"}, "--ca x.pem is for https://, but --url is http://"),
+        ("http://h", {"certificate": "x.pem"}, "--certificate x.pem is for https://"),
+        ("https://h", {"key": "x.key"}, "--key is for a certificate; give --certificate too"),
+        ("https://h", {"certificate": "/no/such.pem"}, "--certificate /no/such.pem cannot be loaded: No such file"),
+    ],
+)
+def test_files_that_cannot_be_used_are_told_before_anybody_is_asked(url: str, files: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}"):
+        Grafana(Access(url, TOKEN, **files))
+
+
+def test_a_key_with_a_password_is_told_and_none_is_asked_for(tmp_path: Path) -> None:
+    certificate, key = signed(tmp_path, "eroica")
+    locked = str(tmp_path / "locked.key")
+    lock = ["openssl", "ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", locked]
+    subprocess.run(lock, check=True, capture_output=True)
+    with pytest.raises(ConfigError, match=r"cannot be loaded: .*its key unencrypted"):
+        Grafana(Access("https://h", TOKEN, certificate=certificate, key=locked))
+
+
+def test_without_grafana_client_its_install_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grafana_client", None)
+    with pytest.raises(ConfigError) as caught:
+        Grafana(Access("http://h", TOKEN))
+    assert str(caught.value) == "--url needs grafana-client; install it: pip install 'eroica-otel[grafana]'"
+
+
+def test_a_proxy_and_a_netrc_are_not_read(
+    grafana: FakeGrafana, other: BoundedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, other.url)
+    assert pushed(grafana)[-1] == "dashboard One: created, URL/d/one"
+
+
+@pytest.mark.parametrize(
+    ("path", "root"), [("", "/api"), ("/", "/api"), ("/grafana", "/grafana/api"), ("/a/b/", "/a/b/api")]
+)
+def test_a_grafana_below_a_path_is_asked_there(path: str, root: str) -> None:
+    assert Grafana(Access(f"http://[::1]:3000{path}", TOKEN))._api.client.url == f"http://[::1]:3000{root}"
 
 
 def test_an_authority_that_is_no_pem_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from collections import Counter
@@ -17,7 +18,7 @@ from eroica_otel import names
 from eroica_otel.export.board import Board
 from eroica_otel.export.budget import MOST_SERIES, STANDING_SERIES, fit
 from eroica_otel.export.delivery import provider, resource
-from eroica_otel.export.instruments import create, record
+from eroica_otel.export.instruments import SPARE_SETS, create, record
 from eroica_otel.export.points import FUNCTIONS_WITH_STACK, STACK_BYTES, stack_label, window_points
 from eroica_otel.export.pull import page
 from eroica_otel.export.standing import standing_points
@@ -277,3 +278,20 @@ def test_names_and_types_on_the_wire_are_those_of_the_table(exported: Exported) 
     for metric in WORKER_METRICS:
         assert types[metric.name.removesuffix("_total")] == metric.type, metric.name
         assert f"# HELP {metric.name} {metric.help}" in text
+
+
+def label_sets() -> int:
+    """Return for how many label sets of gauges the SDK of this process keeps a place."""
+    return sum(type(thing).__name__ == "_LastValueAggregation" for thing in gc.get_objects())
+
+
+def test_functions_of_windows_gone_by_are_not_kept_in_memory(exported: Exported) -> None:
+    gc.collect()
+    before = label_sets()
+    for window in range(40):
+        exported.show(worker_window(tuple(pattern(100 * window + number) for number in range(20))))
+        points = exported.scrape()
+        assert sum(point.name == names.PATTERN_BETA.name for point in points) == 20, "none is lost when old ones go"
+    assert (
+        label_sets() - before <= 3 * len(points) + SPARE_SETS
+    )  # twice the points, the spare, and those of this collect

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from eroica_otel.hardware.hostuse import SECOND, HostUse
+from eroica_otel.hardware.hostuse import MOST_SAMPLES, SECOND, HostUse
 from eroica_otel.model import HOST_RATES, HOST_RATIOS
 from factories_hardware import Tree
 
@@ -106,9 +107,9 @@ def test_a_process_that_is_gone_costs_nothing_but_its_readings(watched: Watched)
 
 def test_between_windows_a_reading_a_second_is_enough(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.run(10.0, fast=False)
-    assert len(watched.use._rows) == 10
+    assert watched.use._count == 10
     watched.run(1.0)
-    assert len(watched.use._rows) == 20
+    assert watched.use._count == 20
 
 
 def test_the_real_process_has_a_use() -> None:
@@ -120,3 +121,19 @@ def test_the_real_process_has_a_use() -> None:
     found = use.during(100 * SECOND, now[0])
     assert 0 <= found["process_cpu"] <= 1
     assert found["minor_faults"] >= 0
+
+
+def test_half_an_hour_of_readings_takes_the_room_of_the_first_one_and_the_latest_are_kept(watched: Watched) -> None:
+    watched.run(1.0)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        watched.run(MOST_SAMPLES / 10)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 24 * MOST_SAMPLES  # not even one float a reading
+    start = watched.now
+    watched.run(5.0, faults=0)
+    watched.run(5.0, faults=100)
+    assert watched.use.during(start, watched.now)["major_faults"] == pytest.approx(10.0, rel=0.02)

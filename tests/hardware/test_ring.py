@@ -14,6 +14,8 @@ import pytest
 
 from eroica_otel.errors import HardwareError
 from eroica_otel.hardware.ring import (
+    BATCH,
+    BATCH_AT,
     DESCRIPTORS_AT,
     HEADER,
     MAGIC,
@@ -51,7 +53,7 @@ class Made:
 
     def fill(self, samples: int) -> None:
         """Append samples k = 1, 2, ... at k seconds with values k, 2k, 3k."""
-        for number in range(self.writer.number + 1, self.writer.number + 1 + samples):
+        for number in range(self.writer.batches + 1, self.writer.batches + 1 + samples):
             self.writer.append(number * SECOND, [number, 2 * number, 3 * number])
 
     def close(self) -> None:
@@ -184,7 +186,14 @@ def test_a_hostile_writer_of_the_arrays_gets_no_more_than_missing_samples(made: 
         assert np.all(np.diff(samples.times) > 0)
 
 
+def head(resources: int, slots: int, batch: int = 1) -> bytes:
+    return HEADER.pack(MAGIC, VERSION, resources, slots, b"net", 0).ljust(BATCH_AT, b"\0") + BATCH.pack(batch)
+
+
 HOSTILE = {
+    "no batch": (head(1, 8, 0).ljust(8192, b"\0"), "batches of 0"),
+    "a batch that is no part": (head(1, 8, 3).ljust(8192, b"\0"), "batches of 3"),
+    "too large a batch": (head(1, 1 << 16, 1 << 16).ljust(8192, b"\0"), "batches of 65536"),
     "empty": (b"", "too short"),
     "magic": (HEADER.pack(b"SOMETHIN", VERSION, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
     "version": (HEADER.pack(MAGIC, 1, 3, 8, b"net", 0).ljust(8192, b"\0"), "version"),
@@ -193,8 +202,8 @@ HOSTILE = {
     "too many resources": (HEADER.pack(MAGIC, VERSION, 2**32 - 1, 8, b"net", 0).ljust(8192, b"\0"), "is none"),
     "too many slots": (HEADER.pack(MAGIC, VERSION, 1, 2**64 - 1, b"net", 0).ljust(8192, b"\0"), "is none"),
     "no slots": (HEADER.pack(MAGIC, VERSION, 1, 0, b"net", 0).ljust(8192, b"\0"), "is none"),
-    "too large": (HEADER.pack(MAGIC, VERSION, 2000, 2**17, b"net", 0).ljust(400_000, b"\0"), "too large"),
-    "another size": (HEADER.pack(MAGIC, VERSION, 1, 8, b"net", 0).ljust(12288, b"\0"), "should have"),
+    "too large": (head(2000, 2**17).ljust(400_000, b"\0"), "too large"),
+    "another size": (head(1, 8).ljust(12288, b"\0"), "should have"),
     "no text": (HEADER.pack(MAGIC, VERSION, 1, 8, b"\xff\xfe", 0).ljust(20480, b"\0"), "no text"),
     "escape": (HEADER.pack(MAGIC, VERSION, 1, 8, b"\x1b[31m", 0).ljust(20480, b"\0"), "printed"),
 }

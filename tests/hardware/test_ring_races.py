@@ -44,6 +44,15 @@ def test_no_order_of_stores_and_loads_lets_a_torn_sample_through(
     assert accepted > 500
 
 
+@pytest.mark.parametrize("cuts", [between_bytes, between_numbers])
+def test_no_order_lets_a_torn_batch_through(cuts: Callable[[int], Sequence[int]]) -> None:
+    """Two samples at once; the second batch from now on is written over the oldest one, and its number is 256."""
+    orders, accepted, torn = every_order(4, before=254, parts=5, cuts=cuts, batch=2)
+    assert torn == 0
+    assert orders > 1000
+    assert accepted > 1000
+
+
 def test_a_plain_number_would_let_torn_samples_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between 255 and 256 half a store may read as 511."""
     monkeypatch.setattr("eroica_otel.hardware.ring.gray", lambda number: number)
@@ -69,9 +78,9 @@ def test_who_does_not_look_again_would_accept_torn_samples(monkeypatch: pytest.M
 
 def test_at_random_no_torn_sample_is_accepted_and_nothing_is_refused() -> None:
     accepted = lost = 0
-    for slots in (1, 2, 3, 24):
-        race, drawn = at_random(slots, seed=slots)
-        for _ in range(1500):
+    for slots, batch in ((1, 1), (2, 1), (3, 1), (24, 1), (4, 2), (9, 3)):
+        race, drawn = at_random(slots, seed=slots, batch=batch)
+        for _ in range(1000):
             samples = raced(race, drawn, most=drawn.choice([2, 4, 12, 40]))
             assert samples is not None
             assert not is_torn(samples)
@@ -93,7 +102,7 @@ writer = Writer(form, FileStore(file))
 print("ready", flush=True)
 until = time.monotonic() + 30
 while time.monotonic() < until:
-    writer.append(time.monotonic_ns(), [float(writer.number + 1)] * 200)
+    writer.append(time.monotonic_ns(), [float(writer.batches + 1)] * 200)
 """
 
 

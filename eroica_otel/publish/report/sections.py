@@ -25,6 +25,7 @@ from eroica_otel.publish.report.verdict import (
 from eroica_otel.publish.report.words import (
     capital,
     duration,
+    frame_place,
     location,
     percent,
     place,
@@ -135,7 +136,7 @@ def stack(finding: Finding) -> Markup | None:
 
 def _frame(frame: str, last: bool) -> Markup:
     module, name, line = split_frame(frame)
-    where = element("span", f"{module}:{line}", class_="where") if module else None
+    where = element("span", frame_place(module, line), class_="where") if module else None
     return element("li", element("code", name), where, class_="inner" if last else None)
 
 

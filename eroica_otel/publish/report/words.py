@@ -123,7 +123,7 @@ def location(finding: Finding) -> str:
     module, _, line = split_frame(finding.stack[-1])
     if not module or not line or "(" in function:
         return function
-    return f"{function} ({_where(module, line)})"
+    return f"{function} ({frame_place(module, line)})"
 
 
 def split_frame(frame: str) -> tuple[str, str, int]:
@@ -137,11 +137,14 @@ def split_frame(frame: str) -> tuple[str, str, int]:
 def frame_text(frame: str) -> str:
     """Return one frame for people: "augment (train:41)"."""
     module, name, line = split_frame(frame)
-    return f"{visible(name)} ({_where(module, line)})" if module else visible(frame)
+    return f"{visible(name)} ({frame_place(module, line)})" if module else visible(frame)
 
 
-def _where(module: str, line: int) -> str:
-    return f"line {line} of the script" if module == "__main__" else f"{visible(module)}:{line}"
+def frame_place(module: str, line: int) -> str:
+    """Return where a frame's function begins, for people; line 0 stands for one that nobody knows."""
+    if module == "__main__":
+        return f"line {line} of the script" if line else "the script"
+    return f"{visible(module)}:{line}" if line else visible(module)
 
 
 def _with_ranks(text: str, ranks: str) -> str:

@@ -63,6 +63,24 @@ def test_the_prompt_takes_the_place_of_the_table(
     assert "   42      return 'seen'" in printed
 
 
+def test_a_form_whose_file_is_a_dash_is_printed_and_nothing_else(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    assert call(file, "--json", "-", "--html", "page.html", "--prompt") == 1
+    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "page.html"}
+
+
+def test_without_a_standard_output_the_files_are_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)  # as by >&- in a shell
+    assert call(file, "--json", tmp_path / "again.json") == 1
+    assert (tmp_path / "again.json").read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+
+
 def test_the_default_is_the_report_of_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="give the path"):

@@ -243,7 +243,7 @@ def test_closed_lists_are_those_of_the_project() -> None:
 
 def test_what_traces_tell_of_a_window_comes_back_and_may_be_absent() -> None:
     line = Timeline(2, 5.2, {"compute": (0.25, 0.0), "idle": (0.75, 1.0)})
-    measured = function(mu=(0.5, 0.5, 0.96, 0.5), sigma=(0.3, 0.3, 0.04, 0.3))
+    measured = function(mu=(0.5, 0.5, 0.96, 0.5), sigma=(0.3, 0.3, 0.04, 0.3), reference=0.0004)
     told = report(detail=detail(timelines=(line,), functions=(measured,)))
     text = render(told)
     assert parse(text).detail == told.detail

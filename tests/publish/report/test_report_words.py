@@ -226,3 +226,19 @@ def test_the_window_id_is_a_time() -> None:
 def test_missing_ranks_that_are_not_all_listed_are_counted() -> None:
     absent = report(workers_seen=4, workers_expected=5000, missing_ranks=tuple(range(4, 1004)))
     assert verdict.missing(absent) == "4,996 workers sent nothing"
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        ("train.data:augment:41", "augment (train.data:41)"),
+        (
+            "torch.utils.data.dataloader:_BaseDataLoaderIter.__next__:0",
+            "_BaseDataLoaderIter.__next__ (torch.utils.data.dataloader)",
+        ),
+        ("__main__:main:7", "main (line 7 of the script)"),
+        ("__main__:main:0", "main (the script)"),
+    ],
+)
+def test_a_line_that_nobody_knows_is_left_out(frame: str, text: str) -> None:
+    assert words.frame_text(frame) == text
