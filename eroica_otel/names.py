@@ -199,6 +199,9 @@ COLLECTIVE_FASTEST = _worker(
     "eroica_collective_fastest_seconds", "5th percentile of the duration of a call.", "s", "function_id", "group"
 )
 GROUP_INFO = _worker("eroica_group_info", "Process group of this worker, always 1.", "", "group", "size", "ranks_hash")
+GROUPS_LEFT_OUT = _worker(
+    "eroica_groups_left_out", "Process groups that the window of a hang does not hold.", "{group}"
+)
 WORKER_INFO = _worker(
     "eroica_worker_info",
     "Joins the worker to other exporters, always 1.",

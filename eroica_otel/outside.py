@@ -12,6 +12,7 @@ from eroica_otel.agree.window import Cooldown
 from eroica_otel.detect.blocked import PAUSE_SECONDS, blocked_limit_seconds
 from eroica_otel.kinds import Frame
 from eroica_otel.model import WorkerWindow
+from eroica_otel.procgroups import foremost
 from eroica_otel.profile import asking, frozen
 from eroica_otel.status import WATCHDOG_FILE, Status
 from eroica_otel.summarize.standing import standing_window
@@ -127,7 +128,7 @@ class Frozen:
             self._stack or (),
             stopped_seconds=stops.seconds(heartbeat_ns, now_ns),
             silent_seconds=status.silent_seconds + silent,
-            progress={group: (sequence, None) for group, sequence in status.collectives.items()},
+            progress=foremost({group: (sequence, None) for group, sequence in status.collectives.items()}),
             end_timestamp_seconds=wall,
             signature=status.signature,
         )

@@ -95,15 +95,12 @@ def start(
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
     watchdog = _watchdog(folder, guard) if config.watchdog else None
 
-    def look_again() -> None:
-        if not windows.busy and is_another(identity, sys.modules.get("torch.distributed")):
-            again()
-
     def tick() -> None:
         monitor.tick()
         helper.keep_running()
         guard("orders", orders.look)
-        guard("start", look_again)
+        if not windows.busy and is_another(identity, sys.modules.get("torch.distributed")):
+            guard("start", again)
 
     thread = MonitorThread(tick, guard)
     poller.on_agreed = thread.wake

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from eroica_otel import __version__, names
 from eroica_otel.model import GPU_RESOURCES, SCHEMA, STATES, Point
+from eroica_otel.procgroups import STANDING, foremost, left_out
 from eroica_otel.status import Status
 
 ALWAYS = ("cpu", "nic", "loader")
 """Resources whose absence is told of every worker."""
-MOST_GROUPS = 8
-"""Process groups shown, in the order in which the training made them; large jobs make dozens."""
 
 _Row = tuple[names.Metric, dict[str, str], "float | None"]
 
@@ -61,6 +60,7 @@ def _scalars(status: Status, dropped: int, helper_cpu_seconds: float) -> Iterato
         (names.STORE_SILENT, status.store_silent_seconds),
         (names.PATTERN_DROPPED, float(dropped)),
         (names.HELPER_CPU, helper_cpu_seconds),
+        (names.GROUPS_LEFT_OUT, float(left_out(len(status.collectives)))),
         (names.WINDOW_AFTER, after),
     ):
         yield metric, {}, value
@@ -90,9 +90,9 @@ def _tables(
 ) -> Iterator[_Row]:
     for state in STATES if status.state else ():
         yield names.WORKER_STATE, {"state": state}, float(state == status.state)
-    for group, sequence in list(status.collectives.items())[:MOST_GROUPS]:
+    for group, (sequence, _) in foremost({name: (n, None) for name, n in status.collectives.items()}, STANDING).items():
         yield names.COLLECTIVE_SEQUENCE, {"group": group}, float(sequence)
-    for group, size, digest in status.groups[:MOST_GROUPS]:
+    for group, size, digest in status.groups[:STANDING]:
         yield names.GROUP_INFO, {"group": group, "size": str(size), "ranks_hash": digest}, 1.0
     for (delivery, outcome), count in deliveries.items():
         yield names.DELIVERIES, {"delivery": delivery, "outcome": outcome}, float(count)

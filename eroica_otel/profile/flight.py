@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-MOST_GROUPS = 8
-"""Process groups reported, in the order in which the training made them."""
+from eroica_otel.procgroups import foremost
+
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 
 
@@ -33,9 +33,9 @@ def collective_progress(torch: Any) -> dict[str, tuple[int, int | None]]:
         told = matching[1] if matching is not None and enqueued in (None, matching[0]) else None
         if enqueued is None and matching is not None:
             enqueued = matching[0]
-        if enqueued is not None and len(found) < MOST_GROUPS:
+        if enqueued is not None:
             found[name] = (enqueued, told)
-    return found
+    return foremost(found)
 
 
 def _groups(world: Any) -> Iterator[tuple[str, int | None]]:

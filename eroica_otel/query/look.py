@@ -50,8 +50,8 @@ STREAMED_PER_QUERY = 512
 
 STANDING = (
     names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
-    names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.DELIVERIES,
-    names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
+    names.DEGRADATION_RATIO, names.ITERATION_LAST, names.WORKER_STATE, names.GROUP_INFO, names.GROUPS_LEFT_OUT,
+    names.DELIVERIES, names.FAILURES, names.WINDOWS, names.STORE_SILENT, names.RESOURCE_MISSING, names.HELPER_CPU,
 )  # fmt: skip
 """Series of a worker that say nothing about its window; everything else is read with it."""
 OF_A_WINDOW = (

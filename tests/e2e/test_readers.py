@@ -164,9 +164,9 @@ def test_every_reader_gives_the_same_to_the_last_bit(tmp_path: Path, capsys: pyt
                 assert (shown.window_id, repr(judge_columns(table, expected=SIZE))) == (window_id, verdict), place.url
         (one,) = backends[1].windows(Wanted(ranks=frozenset({3})))
         assert (one.window_id, one.identity.rank) == (dense, 3)
-        for reader in (*backends, received):
-            ((_, some),) = reader.tables(Wanted(ranks=frozenset({1, 3})))
-            assert sorted(some.workers.rank.tolist()) == [1, 3], reader.url
+        for place in (*backends, received):
+            ((_, some),) = place.tables(Wanted(ranks=frozenset({1, 3})))
+            assert sorted(some.workers.rank.tolist()) == [1, 3], place.url
         assert bits(list(files.pattern_reader([written]).windows(Wanted()))) == bits(
             list(received.windows(Wanted(window_id=early)))
         )

@@ -21,8 +21,9 @@ from eroica_otel.export.delivery import provider, resource
 from eroica_otel.export.instruments import SPARE_SETS, create, record
 from eroica_otel.export.points import FUNCTIONS_WITH_STACK, STACK_BYTES, stack_label, window_points
 from eroica_otel.export.pull import page
-from eroica_otel.export.standing import MOST_GROUPS, standing_points
+from eroica_otel.export.standing import standing_points
 from eroica_otel.model import OUTCOMES, REASONS, Point, WorkerWindow
+from eroica_otel.procgroups import STANDING
 from eroica_otel.status import Status
 from factories_worker import all_reduce, identity, pattern, status, worker_window
 
@@ -210,7 +211,7 @@ def test_the_standing_part_never_exceeds_what_is_set_aside_for_it(exported: Expo
     exported.iterations()
     points = exported.scrape()
     assert len(points) <= STANDING_SERIES
-    assert len([point for point in points if point.name == names.GROUP_INFO.name]) == MOST_GROUPS
+    assert len([point for point in points if point.name == names.GROUP_INFO.name]) == STANDING
 
 
 def test_a_worker_with_50_functions_and_4_groups_shows_at_most_320_series(exported: Exported) -> None:

@@ -10,7 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from eroica_otel.profile.flight import MOST_GROUPS, collective_progress
+from eroica_otel.localize.verdict import judge
+from eroica_otel.procgroups import OF_A_HANG
+from eroica_otel.profile.flight import collective_progress
+from eroica_otel.query.decode import decode
+from factories_central import collect, window
 from jobs import wait_until
 
 
@@ -92,5 +96,28 @@ def test_the_older_name_of_the_recorder_is_known_and_none_is_no_harm() -> None:
     assert collective_progress(torch_like("no json", [5])) == {"g0": (5, None)}
 
 
-def test_a_job_with_dozens_of_groups_reports_the_first() -> None:
-    assert list(collective_progress(torch_like(status(), list(range(30))))) == [f"g{n}" for n in range(MOST_GROUPS)]
+def test_of_more_groups_than_are_shown_those_with_something_to_come_are() -> None:
+    counts = [(100 + number, 100 + number) for number in range(OF_A_HANG + 6)]
+    counts[2] = (7, 6)
+    shown = collective_progress(torch_like(status(*counts), [put for put, _ in counts]))
+    assert list(shown) == ["g2", *(f"g{number}" for number in range(7, OF_A_HANG + 6))]
+    assert shown["g2"] == (7, 6)
+
+
+def test_the_rank_that_20_groups_wait_for_in_the_17th_is_named() -> None:
+    """Of four ranks rank 2 has not entered collective 6 of the 17th group; it has finished all that it entered."""
+
+    def progress(rank: int) -> dict[str, tuple[int, int | None]]:
+        counts = [(9, 9)] * 20
+        counts[16] = (5, 5) if rank == 2 else (6, 5)
+        return collective_progress(torch_like(status(*counts), [put for put, _ in counts]))
+
+    hung = [
+        window(rank, reason="blocked", iterations=0, kinds={}, silent_seconds=60.0, progress=progress(rank))
+        for rank in range(4)
+    ]
+    read = [decode(collect(one)) for one in hung]
+    report = judge([one for one in read if one is not None], expected=4)
+    (finding,) = report.findings
+    assert finding.ranks == (2,)
+    assert "g16" in " ".join(finding.evidence)
