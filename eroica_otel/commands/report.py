@@ -75,7 +75,7 @@ def deliver(arguments: argparse.Namespace, report: Report, more: Callable[[], li
         EroicaError: a file cannot be written.
     """
     excerpts = source.excerpts(report, arguments.source)
-    forms = (
+    forms: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (arguments.html, lambda: html.render(report)),
         (arguments.json, lambda: json.render(report)),
         (arguments.prompt_json, lambda: prompt.render_json(report, excerpts)),

@@ -20,7 +20,7 @@ def test_only_the_iterations_of_a_span_count() -> None:
 
 
 def test_a_row_for_each_way_to_read() -> None:
-    options = ("--events", "2000", "--rounds", "1", "--trainings", "1", "--seconds", "1")
+    options = ("--events", "2000", "--rounds", "1", "--trainings", "1", "--seconds", "0.5")
     done = subprocess.run([sys.executable, str(BENCH / "reading_cost.py"), *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines()[-3:]]
