@@ -254,7 +254,8 @@ def races(arguments: argparse.Namespace) -> int:
             if done % 50 == 0 or done == batches:
                 accepted, lost, refused, torn, used = sums
                 print(
-                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s, {used:.0f} s of CPU: {accepted:,} samples accepted,"
+                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s, {used:.0f} s of CPU:"
+                    f" {accepted:,} samples accepted,"
                     f" {lost:,} lost to the writer, {refused} answers refused, {torn} TORN",
                     flush=True,
                 )

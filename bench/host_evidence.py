@@ -2,10 +2,11 @@
 
     python bench/host_evidence.py [--seconds 10]     (root, cgroup v1 with the controllers cpu and memory)
 
-A process needs 4 ms of CPU in each 100 ms, or reads at random places of a mapped file of 128 MB. Its cgroup, below that of
-this process, gets 25, 50 and 75 % of that need, more than it, no limit; of memory 48 MB, 400 MB, no limit. A row each, by
-what the helper of a worker reads (hardware/hostuse.py) and what is read at the borders of a window. So little CPU,
-because a process that needs more would not reach its quota on a machine whose cores are wanted by others.
+A process needs 4 ms of CPU in each 100 ms, or reads at random places of a mapped file of 128 MB that it has read.
+Its cgroup, below that of this process, gets 25, 50 and 75 % of that need, more than it, no quota; of memory 48 MB, 400
+MB, no limit. A row each, by what the helper of a worker reads (hardware/hostuse.py: process_cpu and cgroup_cpu are
+shares of the least quota above it) and what is read at the borders of a window. So little CPU, because a process that
+needs more would not reach its quota on a machine whose cores are wanted by others.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ file = os.open(sys.argv[1], os.O_RDONLY)
 size = os.fstat(file).st_size
 mapped = mmap.mmap(file, size, prot=mmap.PROT_READ)
 mapped.madvise(mmap.MADV_RANDOM)
+while os.read(file, 1 << 20):
+    pass
 draw = random.Random(1)
 while True:
     for _ in range(20):
@@ -107,6 +110,8 @@ SHOWN = ("process_cpu", "cgroup_cpu", "throttled", "run_delay", "major_faults", 
 
 def case(name: str, code: str, controller: str, file: str, value: int | None, seconds: float, data: Path) -> None:
     """Print one row."""
+    with data.open("rb") as opened:  # what is in memory was charged to whoever wrote it
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     process = subprocess.Popen([sys.executable, "-c", code, str(data)], stdin=subprocess.PIPE)
     try:
         with limited(controller, file, value, process.pid):
@@ -126,12 +131,15 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--memory", action="store_true", help="the cases of memory alone")
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
     print(f"| case | {' | '.join(SHOWN)} |\n|---{'|---' * len(SHOWN)}|")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         data = Path(folder) / "data"
         data.write_bytes(os.urandom(128 * MB))
-        for share in (None, 4.0, 1.5, 0.75, 0.5, 0.25):
+        os.sync()
+        for share in () if arguments.memory else (None, 4.0, 1.5, 0.75, 0.5, 0.25):
             quota = None if share is None else round(NEED_US * share)
             what = "no quota" if share is None else f"quota of {share:.0%} of the need"
             case(what, BUSY, "cpu", "cpu.cfs_quota_us", quota, seconds, data)
