@@ -131,10 +131,10 @@ def test_a_namespace_that_may_not_be_asked_is_told_and_the_others_go_on(
     )
     real = os.stat
 
-    def refusing(path: object, **more: object) -> os.stat_result:
+    def refusing(path: str, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
         if "/7/ns" in str(path):
             raise PermissionError(13, "Permission denied")
-        return real(path, **more)  # type: ignore[call-overload, no-any-return]
+        return real(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
     monkeypatch.setattr("eroica_otel.hardware.netns.os.stat", refusing)
     source = NamespaceSource(lambda: (7, 8), proc=tree.proc)
