@@ -247,14 +247,15 @@ def races(arguments: argparse.Namespace) -> int:
     """Print what came of so many reads; return 1 where something torn was accepted."""
     begin = time.monotonic()
     batches = -(-arguments.count // BATCH)
-    sums = [0, 0, 0, 0, 0]
+    sums: list[float] = [0, 0, 0, 0, 0.0]
     with ProcessPoolExecutor(arguments.processes) as pool:
         for done, found in enumerate(pool.map(race, range(arguments.seed, arguments.seed + batches)), 1):
             sums = [total + one for total, one in zip(sums, found, strict=True)]
             if done % 50 == 0 or done == batches:
                 accepted, lost, refused, torn, used = sums
                 print(
-                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s, {used:.0f} s of CPU: {accepted:,} samples accepted,"
+                    f"{done * BATCH:,} reads in {time.monotonic() - begin:.0f} s, {used:.0f} s of CPU:"
+                    f" {accepted:,} samples accepted,"
                     f" {lost:,} lost to the writer, {refused} answers refused, {torn} TORN",
                     flush=True,
                 )

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from eroica_otel.hardware.gather import Gathered, LinkUse, Sought, gather, wanted_of
+from eroica_otel.hardware.netns import own_name
 from eroica_otel.model import Capture
 from eroica_otel.status import Status
 from eroica_otel.traces import Samples
@@ -49,7 +50,9 @@ class Sampled:
 
 def with_agent(capture: Capture, status: Status, folder: str, clock: Callable[[], int] = time.monotonic_ns) -> Sampled:
     """Return the capture with what the agent of ``folder`` has sampled; "" = there is none to ask; never raises."""
-    links = (status.link,) if status.link else ()
+    # In the agent's namespace, or in this one, in which an interface has another name there.
+    own = "" if "/" in status.link else own_name(status.link)
+    links = tuple(filter(None, (status.link, own)))
     sought = Sought(
         start_ns=capture.start_ns,
         end_ns=capture.end_ns,
@@ -91,7 +94,7 @@ def is_same(capture: Capture, use: LinkUse, name: str) -> bool:
     The name of an RDMA port belongs to one link alone. An interface of the agent's network namespace may be another one
     of the same name: it is the same where its counters lie between the worker's own at (nearly) each time.
     """
-    if use.device != name or "/" in name:
+    if use.device.partition("@")[0] != name or "/" in name:
         return True
     if capture.nic_ns.size < 2:
         return False

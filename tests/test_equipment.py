@@ -20,7 +20,7 @@ from eroica_otel.equipment import SILENT, Equipment
 from eroica_otel.hardware import herald
 from eroica_otel.hardware.announce import SOCKET, Announcement
 from eroica_otel.hardware.gpus import PART, Gpu
-from eroica_otel.hardware.link import Link
+from eroica_otel.hardware.link import Link, OwnCounters
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -179,7 +179,7 @@ def test_counters_that_hang_after_they_were_opened_are_given_up_and_told(
     now = [100.0]
     made = Made(clock=lambda: now[0], nic="lo", nic_mbit=800)
     read = made.opened()
-    monkeypatch.setattr(equipment.OwnCounters, "read", lambda _: (int(os.read(file, 8)), 0))
+    monkeypatch.setattr(OwnCounters, "read", lambda _: (int(os.read(file, 8)), 0))
     aside = Aside(read, "hangs")
     aside.ask()
     while made.equipment._asked is None:

@@ -39,7 +39,7 @@ STATES: Mapping[str, Way] = {
 }
 """Columns that are 1 while a GPU is so; any of them counts."""
 
-LINKS = (Way("net", ("nic_tx", "nic_rx")), Way("rdma", ("rdma_tx", "rdma_rx")))
+LINKS = (Way("net", ("nic_tx", "nic_rx")), Way("netns", ("nic_tx", "nic_rx")), Way("rdma", ("rdma_tx", "rdma_rx")))
 """Of an interface, of an RDMA port."""
 
 BYTES: Mapping[str, float] = {"By": 1.0, "By/s": 1.0, "MiBy/s": float(1 << 20)}

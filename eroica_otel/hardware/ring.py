@@ -225,8 +225,10 @@ class Writer:
 
         Raises:
             OSError: the file cannot be written.
-            HardwareError: there are more or fewer values than resources.
+            HardwareError: there are more or fewer values than resources, or more samples than a batch has.
         """
+        if len(times) > self.layout.batch:
+            raise HardwareError(f"{len(times)} samples at once, {self.layout.batch} are the most")
         pack, newest = self._row.pack, times[-1]
         try:
             block = [pack(time, *values) for time, values in zip(times, rows, strict=True)]

@@ -26,6 +26,7 @@ from eroica_hardware.sampler import Sampler, start
 from eroica_hardware.serve import MetricsServer
 from eroica_hardware.windows import Windows
 from eroica_otel.errors import HardwareError, one_line
+from eroica_otel.hardware.netns import NamespaceSource
 from eroica_otel.hardware.source import Source
 
 LOG = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Agent:
             self.announcements = Announcements(listen(self.folder), self.windows, options.users, clock)
             self._socket = place.socket_inode(self.folder)
             self.samplers = {family: self._sampler(family, clock) for family in options.sources}
+            self.announcements.met = self._met
             self.exposition = Exposition(
                 options.host, self.folder, tuple(self.samplers.values()), self.windows, self.announcements, clock
             )
@@ -141,6 +143,11 @@ class Agent:
                 getattr(one.source, "close", lambda: None)()
         self._leave()
 
+    def _met(self) -> None:
+        """A worker has spoken for the first time: it may be in a network namespace that nobody knew."""
+        if (sampler := self.samplers.get(NamespaceSource.family)) is not None:
+            sampler.look_soon()
+
     def _tell_empty(self) -> None:
         """Say once of each source that was asked for by name that it has nothing to read, and why."""
         for family in sorted(self.options.required & self.samplers.keys() - self._told):
@@ -177,7 +184,7 @@ class Agent:
         return Sampler(source, ring, self.windows.running, clock, entry.most_hertz, entry.most_busy)
 
     def _of_catalog(self, family: str) -> Source:
-        wanted = catalog.Wanted(self.options.dcgm, self.options.nic_mbit)
+        wanted = catalog.Wanted(self.options.dcgm, self.options.nic_mbit, self.announcements.workers)
         return catalog.CATALOG[family].make(wanted)
 
     def _leave(self) -> None:

@@ -27,6 +27,7 @@ ROUND_SECONDS, IDLE_SECONDS = 0.05, 0.5
 MOST_ACCEPTED = 16
 MOST_OPEN = 32
 PATIENCE_NS = SECOND
+MOST_WORKERS = 256
 
 
 def own_pids(pid: int, proc: Path) -> tuple[int, ...]:
@@ -46,6 +47,7 @@ class Announcements:
     Attributes:
         counts: Announcements by outcome: accepted, refused (rate, budget, or too many connections), stranger (user or
             pid), rubbish, silent, failed (the connection was lost).
+        met: Called when a process was accepted that was not among the latest ones.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Announcements:
         """Take a listening socket; only ``users`` may announce, None = all."""
         self.counts: Counter[str] = Counter()
         self._server, self._windows, self._users, self._clock, self._proc = server, windows, users, clock, proc
+        self.met: Callable[[], None] = lambda: None
+        self._workers: dict[int, None] = {}
         self._open: dict[socket.socket, tuple[int, Peer]] = {}
 
     def run(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> None:
@@ -86,6 +90,13 @@ class Announcements:
             if self._served(connection, now) or now - since > PATIENCE_NS:
                 self._open.pop(connection)
                 connection.close()
+
+    def workers(self) -> tuple[int, ...]:
+        """Return the processes whose windows were accepted, as the kernel told them, the latest MOST_WORKERS.
+
+        0 stands for those that it did not tell; any thread may ask.
+        """
+        return tuple(self._workers)
 
     def replace(self, server: socket.socket) -> None:
         """Listen on another socket from now on; any thread may say so."""
@@ -153,7 +164,17 @@ class Announcements:
             return "stranger", b"refused: sent by another process"
         sender = (peer.uid, peer.pid or -said.pid)
         refusal = self._windows.grant(sender, said, now)
-        return ("refused", refusal.encode()) if refusal else ("accepted", ACCEPTED)
+        if refusal:
+            return "refused", refusal.encode()
+        self._meet(peer.pid)
+        return "accepted", ACCEPTED
+
+    def _meet(self, pid: int) -> None:
+        known = self._workers
+        if pid not in known:
+            latest = [*known, pid][-MOST_WORKERS:]
+            self._workers = dict.fromkeys(latest)
+            self.met()
 
     def _sent_by(self, peer: Peer, said: Announcement) -> bool:
         """Whether the process is the one it says; one in a container of its own cannot be seen (0) and is believed."""

@@ -18,6 +18,7 @@ from eroica_hardware.nvml import NvmlSource
 from eroica_hardware.sampler import MOST_BUSY, STEADY_HERTZ
 from eroica_otel.hardware.disks import DiskSource
 from eroica_otel.hardware.interfaces import InterfaceSource
+from eroica_otel.hardware.netns import NamespaceSource
 from eroica_otel.hardware.pcie import PcieSource
 from eroica_otel.hardware.pressure import PressureSource
 from eroica_otel.hardware.rdma import RdmaSource, RdmaStateSource
@@ -34,10 +35,12 @@ RDMA = "an InfiniBand, RoCE or EFA device"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What sources are made with: the address of a dcgm-exporter and the speed of silent interfaces in Mbit/s."""
+    """What sources are made with: the address of a dcgm-exporter, the speed of silent interfaces in Mbit/s, and the
+    processes that announced windows, 0 for those that cannot be seen."""
 
     dcgm: str = ""
     nic_mbit: float = 0.0
+    workers: Callable[[], Iterable[int]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,14 @@ CATALOG: Mapping[str, Entry] = MappingProxyType(
         # A byte counter read faster than its driver renews it shows steps (docs/method.md, the 90th percentile). Its
         # speed is the driver's answer, under a lock of the whole network.
         "net": Entry(lambda wanted: InterfaceSource(mbit=wanted.nic_mbit), 500, False, True, "a network interface"),
+        # Of namespaces that are there once a worker has spoken.
+        "netns": Entry(
+            lambda wanted: NamespaceSource(wanted.workers, wanted.nic_mbit),
+            200,
+            False,
+            True,
+            "a worker in another network namespace, which has announced a window",
+        ),
         "pcie": Entry(lambda wanted: PcieSource(), 1, False, True, "a PCIe device in sysfs"),
         "pressure": Entry(lambda wanted: PressureSource(), 10, True, True, "a kernel with PSI"),
         "disk": Entry(lambda wanted: DiskSource(), 10, True, True, "a disk in sysfs"),

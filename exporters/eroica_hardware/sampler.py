@@ -107,6 +107,10 @@ class Sampler:
         if not self._times or fast != self._fast or now - self._times[0] >= HELD_NS:
             self._settle_all(fast)
 
+    def look_soon(self) -> None:
+        """Have the source look for what it can read before the next reading; any thread may say so."""
+        self._looked = None
+
     def finish(self) -> None:
         """Write what is left and say that no more comes; never raises."""
         self._guarded("ring", self._settle)

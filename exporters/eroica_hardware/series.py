@@ -108,7 +108,7 @@ RDMA_ROWS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
 )
 TABLES: Mapping[str, tuple[str, Mapping[str, tuple[Row, ...]]]] = MappingProxyType(
     dict.fromkeys(GPUS, ("gpu", GPU_ROWS))
-    | {"net": ("network", NET_ROWS)}
+    | {"net": ("network", NET_ROWS), "netns": ("network", NET_ROWS)}
     | dict.fromkeys(RDMA, ("network", RDMA_ROWS))
 )
 # What a port counts without anything being wrong: waiting for credits, notices of congestion.

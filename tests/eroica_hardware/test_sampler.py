@@ -62,10 +62,10 @@ class Counting:
 class Scene:
     """A sampler of a counting source in a folder."""
 
-    def __init__(self, path: Path, takes_ns: int = 0, most_hertz: float = 1000.0) -> None:
+    def __init__(self, path: Path, takes_ns: int = 0, most_hertz: float = 1000.0, batch: int = 1) -> None:
         self.path, self.folder, self.clock = path, open_folder(path), Clock()
         self.source = Counting(self.clock, takes_ns)
-        self.ring = KeptRing(self.folder, "counting")
+        self.ring = KeptRing(self.folder, "counting", batch=batch)
         self.window = (0, 0)
         self.sampler = Sampler(
             self.source,
@@ -126,6 +126,36 @@ def test_1000_a_second_in_a_window_and_no_longer(scene: Scene) -> None:
     assert inside.sum() == pytest.approx(1970, abs=2)
     assert (times < 1).sum() == 100
     assert (times > 3.02).sum() == pytest.approx(98, abs=1)
+
+
+def test_readings_are_written_a_batch_at_a_time_or_after_a_quarter_of_a_second(tmp_path: Path) -> None:
+    """Sixteen at 100 Hz are there after 0.16 s; of forty at 10 Hz the first three, the oldest 0.25 s old by then."""
+    scene = Scene(tmp_path, batch=16)
+    scene.go(0.155)
+    assert (scene.source.reads, len(scene.samples().times)) == (16, 16)
+    scene.go(0.1)
+    assert (scene.source.reads, len(scene.samples().times)) == (26, 16)
+    scene.sampler.finish()
+    samples = scene.samples()
+    known = ~np.isnan(samples.values[:, 0])
+    assert samples.values[known, 0].tolist() == list(range(1, 27))
+    (tmp_path / "slow").mkdir()
+    slow = Scene(tmp_path / "slow", most_hertz=10, batch=16)
+    slow.go(0.35)
+    assert np.nanmax(slow.samples().values) == 4
+    for each in (scene, slow):
+        each.ring.close()
+        os.close(each.folder)
+
+
+def test_a_window_begins_at_once_also_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, batch=16)
+    scene.window = (BEGIN + 1055 * MS, BEGIN + 9 * SECOND)
+    scene.go(1.2)
+    times = (scene.samples().times - BEGIN) / SECOND
+    assert np.diff(times[(times > 1.07) & (times < 1.15)]).max() < 0.0011
+    scene.ring.close()
+    os.close(scene.folder)
 
 
 def test_a_source_has_a_cap_of_its_own(tmp_path: Path) -> None:

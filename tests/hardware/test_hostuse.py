@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.hardware.hostuse import MOST_SAMPLES, SECOND, HostUse
+from eroica_otel.hardware.linkdown import LinkDownSource
 from eroica_otel.model import HOST_RATES, HOST_RATIOS
 from factories_hardware import Tree
 
@@ -86,6 +87,24 @@ def test_a_link_that_nobody_named_or_that_does_not_tell_is_absent(watched: Watch
     watched.use.watch("eth7")
     watched.run(9.0)
     assert "link_down" not in watched.use.during(START, END)
+
+
+def test_a_link_whose_device_hangs_costs_its_own_reading_alone(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it waits until somebody writes into the pipe, as the file of a port whose firmware hangs."""
+    pipe = tmp_path / "link_downed"
+    os.mkfifo(pipe)
+    file = os.open(pipe, os.O_RDWR)
+    monkeypatch.setattr(LinkDownSource, "read", lambda _: [float(os.read(file, 8))])
+    monkeypatch.setattr("eroica_otel.hardware.hostuse.PATIENCE_SECONDS", 0.01)
+    watched.use.watch("eth0")
+    watched.run(3.0)
+    watched.run(9.0, faults=90)
+    assert watched.use.during(START, END)["major_faults"] > 0
+    watched.use.close()
+    os.write(file, b"1")  # lets its thread end
+    os.close(file)
 
 
 def test_without_limits_and_without_readings_it_is_absent_and_never_0(watched: Watched) -> None:

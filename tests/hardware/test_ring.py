@@ -105,6 +105,27 @@ def test_a_large_stretch_around_the_end_of_the_file_is_read_in_parts(folder: int
     os.close(file)
 
 
+def test_a_batch_is_read_once_it_is_stored_and_what_is_left_of_it_is_missing(folder: int) -> None:
+    """Batches of four: four samples, then three, of which the last is followed by a row without values."""
+    form = layout(slots=8, batch=4)
+    file = create(folder, "net.ring", form, start=SECOND)
+    writer, ring = Writer(form, FileStore(file)), open_ring(folder, "net.ring")
+    assert ring.layout.batch == 4
+    writer.extend([1 * SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND], [[n, n, n] for n in (1, 2, 3, 4)])
+    writer.extend([5 * SECOND, 6 * SECOND, 7 * SECOND], [[n, n, n] for n in (5, 6, 7)])
+    samples = ring.read(0, 9 * SECOND)
+    assert samples.times.tolist() == [*(n * SECOND for n in range(1, 8)), 7 * SECOND + 1]
+    assert samples.values[:7, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert np.isnan(samples.values[7]).all()
+    assert ring.alive(9 * SECOND)
+    writer.extend([8 * SECOND], [[8, 8, 8]])
+    assert ring.read(0, 9 * SECOND).times[0] == 5 * SECOND  # eight are kept
+    with pytest.raises(HardwareError, match="5 samples at once, 4 are the most"):
+        writer.extend([10, 11, 12, 13, 14], [[1, 1, 1]] * 5)
+    ring.close()
+    os.close(file)
+
+
 def test_an_empty_ring_has_no_samples(made: Made) -> None:
     samples = made.ring.read(0, 9 * SECOND)
     assert samples.values.shape == (0, 3)
