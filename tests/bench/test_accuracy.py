@@ -108,3 +108,10 @@ def test_delta_finds_one_of_eight_and_half_of_them_is_no_outlier(bench: SimpleNa
     assert bench.ours(patterns).tolist() == [True] + [False] * 7
     patterns[:4, 0] = patterns[0, 0]
     assert not bench.ours(patterns).any()
+
+
+def test_the_cost_of_each_step_is_told_for_each_size(bench: SimpleNamespace) -> None:
+    head, *rows = bench.timing_table((600, 1200))
+    assert head.startswith("| step | 600 | 1,200 |")
+    assert [row.split("|")[1].strip() for row in rows] == list(bench.STEPS)
+    assert all(float(cell) >= 0 for row in rows for cell in row.split("|")[2:4])
