@@ -225,7 +225,8 @@ def curve(law: str, size: int, windows: int, until: float, sd: float = 0.06) -> 
             level = levels[seed % len(levels)]
             by_localizer(exact(Mix("", size, sd=sd, law=law), seed, level), scores[level], scaled(factor), infos=True)
         false = sum(s.false_patterns + s.job for s in scores.values()) / sum(s.patterns for s in scores.values())
-        ideals = [best_of(law).found([level], false * len(FUNCTIONS))[0] for level in levels]
+        least = max(false, 1 / MILLION) * len(FUNCTIONS)
+        ideals = [best_of(law).found([level], least)[0] for level in levels]
         cells = [f"{scores[level].recall:.2f} ({most:.2f})" for level, most in zip(levels, ideals, strict=True)]
         print(f"| x {factor} | {MILLION * false:,.0f} | {' | '.join(cells)} |", flush=True)
 

@@ -22,6 +22,8 @@ from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import OWN
 
+_SOME = 0.25
+"""Share of a large role from which on those that changed widen what its workers differ by."""
 _NEVER_SECOND = ("unknown", "cpu_contention")
 
 
@@ -199,6 +201,9 @@ def _apart(scene: Scene, judgement: Judgement) -> bool:
     changed = _changed(scene, judgement) if drifted.any() else drifted
     if not changed.any() or changed.all():
         return False
+    role = scene.of_roles(np.flatnonzero(changed).tolist())
+    if role.sum() >= scene.policy.spread_peers and changed.sum() < _SOME * role.sum():
+        return False  # so few of many would be beyond chance if it were none
     rest = _unchanged(scene, changed)
     high, low = median(judgement.now.total[drifted]), median(judgement.now.total[rest])
     beyond = median(drift[drifted]) - median(drift[rest]) >= scene.policy.noise_levels * spread(drift[rest])

@@ -35,7 +35,7 @@ class Tail(NamedTuple):
 
     def bound(self, chance: float) -> float:
         """Return what is exceeded, on the side above 0, with this probability."""
-        return self.base * (math.log(1 / (2 * chance)) / math.log(1 / self.share)) ** self.shape
+        return float(self.base * (math.log(1 / (2 * chance)) / math.log(1 / self.share)) ** self.shape)
 
 
 def tail_of(values: Floats) -> Tail | None:

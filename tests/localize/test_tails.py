@@ -21,7 +21,7 @@ def normal(share: Doubles) -> Floats:
 
 
 def double_exponential(share: Doubles) -> Floats:
-    return (-np.sign(share - 0.5) * np.log1p(-2 * np.abs(share - 0.5))).astype(np.float32)
+    return np.asarray(-np.sign(share - 0.5) * np.log1p(-2 * np.abs(share - 0.5)), np.float32)
 
 
 @pytest.mark.parametrize(
