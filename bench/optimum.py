@@ -49,7 +49,7 @@ def _sum(one: Floats, other: Floats) -> Floats:
 def _new(law: str) -> tuple[Floats, Floats]:
     """A fine grid, and the density on it of what a window adds to what lasts."""
     each, window, _ = (float(part) for part in OF_NOISE)
-    grid: Floats = np.arange(-(1 << 13), 1 << 13) * (_STEP / 8)
+    grid = np.asarray(np.arange(-(1 << 13), 1 << 13) * (_STEP / 8), np.float64)
     parts = [density(law, sd, grid) for sd in (window, each / math.sqrt(ITERATIONS))]
     window_part, single = (part / part.sum() for part in parts)
     for _ in range(int(math.log2(ITERATIONS))):

@@ -185,12 +185,11 @@ def _changed(scene: Scene, judgement: Judgement) -> Bools:
     beyond what the others did.
     """
     drift, half = judgement.drift, scene.policy.explains_ratio * median(judgement.drift[judgement.drifted])
+    peers = scene.of_roles(np.flatnonzero(judgement.drifted).tolist())
     with np.errstate(invalid="ignore"):
         rest = drift[drift < half]
         bound = max(half, scene.policy.noise_levels * spread(rest)) if rest.size else half
-        return np.asarray(
-            judgement.drifted | ((drift >= bound) & scene.of_roles(np.flatnonzero(judgement.drifted))), bool
-        )
+        return judgement.drifted | (peers & (drift >= bound))
 
 
 def _apart(scene: Scene, judgement: Judgement) -> bool:

@@ -187,7 +187,8 @@ def test_what_is_too_large_for_a_column_is_left_out_without_a_warning(value: flo
     windows = window_of(one_bad(4, 2, busy()))
     huge = replace(windows[1].patterns[0], beta=value, mu=value, sigma=value, noise_seconds=value)
     windows[1] = replace(windows[1], patterns=(huge, *windows[1].patterns[1:]), cpu_seconds=value)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         report = judge(windows, expected=4)
     assert [finding.ranks for finding in report.findings] == [(2,)]
     assert "1 patterns hold no usable share or kind and are not judged" in report.notes

@@ -37,24 +37,26 @@ def spread_by(sd: float, *, levels: float, on: float | None = None) -> list[Rank
     ]
 
 
-def kernels(levels: Sequence[float], sd: float = 0.03) -> tuple[Work, ...]:
+def kernels(levels: Sequence[float], sd: float) -> tuple[Work, ...]:
     """Return one kernel of 40 ms and eleven of 5 ms, each so many standard deviations longer."""
     sizes = (40.0, *[5.0] * (FUNCTIONS - 1))
     return tuple(
-        device(ms * (1 + sd * level), name=f"kernel {at}", family=f"family {at}", on=None)
+        device(ms * (1 + sd * level), name=f"kernel {at}", family=f"family {at}", on=None, noise_ms=sd * ms)
         for at, (ms, level) in enumerate(zip(sizes, levels, strict=True))
     )
 
 
-def many(law: Callable[[float], float], extra: float, lasting: float = 0.0, count: int = 256) -> list[Rank]:
+def many(
+    law: Callable[[float], float], extra: float, lasting: float = 0.0, *, seed: int = 5, sd: float = 0.03
+) -> list[Rank]:
     """Return ranks whose kernels differ as this law has it, in another order each; rank 0 is as long as the median but
     for ``extra`` and ``lasting`` in the first.
     """
-    random = np.random.default_rng(5)
+    count, random = 256, np.random.default_rng(seed)
     shares = (np.arange(count) + 0.5) / count
     levels = np.array([[law(share) for share in random.permutation(shares)] for _ in range(FUNCTIONS)])
     levels[0, 0] = extra + lasting
-    return [rank(base=(*kernels(levels[:, at].tolist()), *ordinary()[1:])) for at in range(count)]
+    return [rank(base=(*kernels(levels[:, at].tolist(), sd), *ordinary()[1:])) for at in range(count)]
 
 
 def named(report: Report) -> list[int]:
@@ -92,13 +94,19 @@ def test_where_chance_reaches_further_a_rank_must_be_further_above(
 
 
 def test_a_rank_is_measured_by_what_it_was() -> None:
-    """5.6 standard deviations longer than before are no chance, though the law is double exponential: before and now
+    """6.6 standard deviations longer than before are no chance, though the law is double exponential: before and now
     differ by nothing else. The same as before is no news, and not far enough above the peers.
     """
     before = window_of(many(double_exponential, 0.0), window_id=1, reason="reference")
-    assert named(judge(window_of(many(double_exponential, 5.6)), before, expected=256)) == [0]
-    lasted = window_of(many(double_exponential, 0.0, 5.6), window_id=1, reason="reference")
-    assert named(judge(window_of(many(double_exponential, 5.6)), lasted, expected=256)) == []
+    assert named(judge(window_of(many(double_exponential, 6.6)), before, expected=256)) == [0]
+    lasted = window_of(many(double_exponential, 0.0, 6.6), window_id=1, reason="reference")
+    assert named(judge(window_of(many(double_exponential, 6.6)), lasted, expected=256)) == []
+
+
+def test_one_of_many_that_changed_within_chance_is_not_named_for_the_change() -> None:
+    """42 % above the peers and 7 noise levels above itself, where windows differ by a law that reaches as far."""
+    then = window_of(many(double_exponential, 0.0, seed=6, sd=0.06), window_id=1, reason="reference")
+    assert named(judge(window_of(many(double_exponential, 7.0, sd=0.06)), then, expected=256)) == []
 
 
 @pytest.mark.parametrize(("before", "found"), [(60.0, [3]), (80.0, []), (100.0, [3])])
@@ -107,7 +115,8 @@ def test_of_few_ranks_one_that_was_long_before_must_be_longer_by_more(before: fl
     took 100 was far above its peers then too, which is a finding that lasts.
     """
     then, now = (
-        window_of([rank(base=(device(ms, noise_ms=5.0), *ordinary()[1:])) for ms in (60.0, 60.0, 60.0, last)], **which)
-        for last, which in ((before, {"window_id": 1, "reason": "reference"}), (88.0, {}))
+        [rank(base=(device(ms, noise_ms=5.0), *ordinary()[1:])) for ms in (60.0, 60.0, 60.0, last)]
+        for last in (before, 88.0)
     )
-    assert named(judge(now, then, expected=4)) == found
+    report = judge(window_of(now), window_of(then, window_id=1, reason="reference"), expected=4)
+    assert named(report) == found
