@@ -48,7 +48,9 @@ class _Differing(NamedTuple):
 
     @property
     def new(self) -> Floats:
-        return self.above - self.lasting
+        """What is left, above its median: where halves differ for good, all are far from the median of both."""
+        rest = self.above - self.lasting
+        return rest - np.float32(median(rest))
 
 
 class _Tails(NamedTuple):
@@ -64,12 +66,13 @@ class Chance:
     scene: Scene
     tails: dict[int, _Tails] = field(default_factory=dict)
 
-    def beyond(self, key: Key, total: Floats, excess: Floats, asked: Bools) -> Beyond:
+    def beyond(self, key: Key, total: Floats, excess: Floats, off: Floats, asked: Bools) -> Beyond:
         """Return which of the workers that are asked for are beyond chance; all of them in roles of few.
 
         Args:
             total: Seconds per iteration of the unit, [W].
             excess: What of it is above the peers, time without a core taken off, [W].
+            off: What was taken off, [W].
         """
         policy = self.scene.policy
         result = Beyond(asked.copy(), np.full(total.shape, np.nan, np.float32))
@@ -82,7 +85,7 @@ class Chance:
                 who = excess[group] > levels * apart.spread
                 if before is not None:
                     levels_new = self._spreads(apart.new, apart.new_spread, tails.new, tails.rows)
-                    who |= excess[group] - apart.lasting > levels_new * apart.new_spread
+                    who |= apart.new - off[group] > levels_new * apart.new_spread
                 result.who[group] &= who
                 result.spreads[group] = levels
         return result

@@ -225,7 +225,7 @@ def _material(
     much = _compare(raw, np.float32(large)) & _compare(excess, np.float32(policy.material_ratio * scene.iteration))
     if not much.any():
         return much
-    beyond = chance.beyond(key, now.total, excess, much)
+    beyond = chance.beyond(key, now.total, excess, raw - excess, much)
     many, new = np.isfinite(beyond.spreads), excess - chance.lasting(key, noise)
     with np.errstate(invalid="ignore"):
         far = new > (policy.peers_factor - 1) * (now.total - raw)
