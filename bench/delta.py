@@ -5,20 +5,23 @@ Ours is what eroica_otel/localize/compare.py does: tolerances per component, all
 value, two patterns differ when their L1 distance is above 0.4, outliers above median + 5 MAD.
 
     python -m bench.delta [--seeds 5]
+    python -m bench.delta --timing          CPU seconds per million patterns, by number of workers
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.simulate.rivals import published
-from eroica_otel.localize.compare import differing_share, outliers, shared_peers
+from eroica_otel.localize.compare import differing_share, median, outliers, shared_peers
 from eroica_otel.localize.distances import tolerances
 from eroica_otel.localize.policy import Policy
+from eroica_otel.localize.tails import tail_of
 
 Floats = NDArray[np.float32]
 Named = NDArray[np.bool_]
@@ -35,9 +38,13 @@ def healthy(random: np.random.Generator, size: int, sd: float) -> Floats:
 def ours(patterns: Floats) -> Named:
     """Name outliers as the localizer does."""
     count, apart = patterns.shape[0], tolerances(patterns, POLICY)
-    peers = shared_peers(count, int(POLICY.exact_peers), int(POLICY.sample_peers), int(POLICY.sample_seed))
+    peers = _peers(count)
     delta, usual = (differing_share(patterns, apart, peers, which) for which in (np.arange(count), peers))
     return outliers(delta, usual, POLICY.outlier_mads, POLICY.outlier_least, POLICY.outlier_share)
+
+
+def _peers(count: int) -> NDArray[np.int64]:
+    return shared_peers(count, int(POLICY.exact_peers), int(POLICY.sample_peers), int(POLICY.sample_seed))
 
 
 def theirs(patterns: Floats) -> Named:
@@ -80,12 +87,41 @@ def case_table(seeds: int) -> Iterator[str]:
         yield f"| {size}, {bad} | beta x {factor} | {mean[0]:.2f}, {mean[1]:.2f} | {mean[2]:.2f}, {mean[3]:.2f} |"
 
 
+STEPS: dict[str, Callable[[Floats], object]] = {
+    "median and MAD of three components": lambda patterns: tolerances(patterns, POLICY),
+    "Delta of all workers": ours,
+    "Delta of one worker in a thousand": lambda patterns: differing_share(
+        patterns, tolerances(patterns, POLICY), _peers(len(patterns)), np.arange(0, len(patterns), 1000)
+    ),
+    "tail of the noise": lambda patterns: tail_of(patterns[:, 0] - np.float32(median(patterns[:, 0]))),
+}
+"""What is done to the patterns of one function."""
+
+
+def timing_table(sizes: Sequence[int] = (3_400, 10_000, 100_000, 1_000_000)) -> Iterator[str]:
+    """Yield the CPU seconds per million patterns of each step; the least of three, of one where it takes a second."""
+    yield f"| step | {' | '.join(f'{size:,}' for size in sizes)} |\n|---|{'---|' * len(sizes)}"
+    given = [healthy(np.random.default_rng(1), size, 0.03) for size in sizes]
+    for name, step in STEPS.items():
+        yield f"| {name} | {' | '.join(f'{1e6 * _least(step, one) / len(one):.3f}' for one in given)} |"
+
+
+def _least(step: Callable[[Floats], object], patterns: Floats) -> float:
+    took: list[float] = []
+    while len(took) < 3 and sum(took) < 1:
+        began = time.process_time()
+        step(patterns)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print both tables, or what they cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = parser.parse_args().seeds
-    for line in (*noise_table(seeds), "", *case_table(seeds)):
+    parser.add_argument("--timing", action="store_true")
+    given = parser.parse_args()
+    for line in timing_table() if given.timing else (*noise_table(given.seeds), "", *case_table(given.seeds)):
         print(line, flush=True)
 
 

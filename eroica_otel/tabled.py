@@ -42,7 +42,7 @@ def table_of(windows: Sequence[WorkerWindow]) -> Table:
     function = np.fromiter((known.setdefault(_function(p), len(known)) for p in patterns), np.int32)
     return Table(
         workers_of(windows), tuple(known), worker, function,
-        beta=np.array([pattern.beta for pattern in patterns], np.float32),
+        beta=_floats(pattern.beta for pattern in patterns),
         mu=_floats(pattern.mu for pattern in patterns),
         sigma=_floats(pattern.sigma for pattern in patterns),
         noise=_floats(pattern.noise_seconds for pattern in patterns),
@@ -58,7 +58,8 @@ def _function(pattern: Pattern) -> Function:
 
 
 def _floats(values: Iterable[float | None]) -> Floats:
-    return _doubles(values).astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large for 32 bits is infinite there, and so as unusable
+        return _doubles(values).astype(np.float32)
 
 
 def _doubles(values: Iterable[float | None]) -> Doubles:

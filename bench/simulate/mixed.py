@@ -40,7 +40,9 @@ class Mix:
 
     Attributes:
         sd: Noise of a function in a window, as a share of it.
-        law: One of run.LAWS.
+        law: One of run.LAWS. A window's mean has it: the harder case, since single iterations add up to what is nearly
+            normal.
+        single: Whether single iterations have it instead: half of the variance is theirs, and what lasts is normal.
         missing: Share of the ranks that report nothing.
         split: By how much the first half of each role takes longer for its largest function, for good.
         most: Whether the fault hits 70 % of the ranks.
@@ -54,9 +56,13 @@ class Mix:
     missing: float = 0.0
     split: float = 0.0
     most: bool = False
+    single: bool = False
 
     def noise(self) -> Noise:
         """Return the parts of the noise."""
+        if self.single:
+            half = float(self.sd * OF_NOISE[2])
+            return Noise(half * ITERATIONS**0.5, half, law=LAWS[self.law], steady=LAWS["normal"])
         each, window, lasting = (float(self.sd * part) for part in OF_NOISE)
         return Noise(each * ITERATIONS**0.5, lasting, window, LAWS[self.law])
 

@@ -39,12 +39,14 @@ class Noise:
         each: Standard deviation from iteration to iteration, of every operation by itself.
         lasting: Standard deviation between ranks that stays over all iterations and windows, by function; work only.
         window: The same, drawn anew in each window.
+        law: Of all of them, or of single iterations only where ``steady`` is another.
     """
 
     each: float = 0.0
     lasting: float = 0.0
     window: float = 0.0
     law: Law = normal
+    steady: Law | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,6 @@ def _steady(program: Program, noise: Noise, size: int, seed: int, lasting_seed: 
     """Draw what makes a function longer or shorter on a rank over the whole window."""
     functions = dict.fromkeys(operation.function for operation in program)
     always, now = np.random.default_rng([lasting_seed, 2]), np.random.default_rng([seed, 3])
-    shape = (len(functions), size)
-    both = noise.lasting * noise.law(always, shape) + noise.window * noise.law(now, shape)
+    shape, law = (len(functions), size), noise.steady or noise.law
+    both = noise.lasting * law(always, shape) + noise.window * law(now, shape)
     return dict(zip(functions, both, strict=True))

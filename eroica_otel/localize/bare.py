@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eroica_otel.localize.causes import Cause
+from eroica_otel.localize.chance import Chance
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
 from eroica_otel.localize.excess import judge_unit
@@ -36,7 +37,7 @@ def named(scene: Scene, largest: int | None) -> dict[str, object]:
     if largest is None:
         return {}
     function = scene.columns.functions[largest]
-    apart = distances(scene, largest, judge_unit(scene, _key(scene, largest)), ())
+    apart = distances(scene, largest, judge_unit(Chance(scene), _key(scene, largest)), ())
     return {
         "kind": function.kind, "function": function.name, "function_id": function.id,
         "expectation_distance": apart.expectation, "drift_distance": apart.drift,

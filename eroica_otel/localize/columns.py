@@ -283,7 +283,7 @@ def _share(values: Doubles) -> Floats:
 
 def _per_iteration(values: Doubles, workers: Workers) -> Floats:
     """What is negative or infinite is unknown."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         return (np.where(np.isfinite(values) & (values >= 0), values, np.nan) / workers.iterations).astype(np.float32)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eroica_otel.localize.chance import Chance
 from eroica_otel.localize.columns import Bools, Floats
 from eroica_otel.localize.compare import by_group, median, peers_median, spread
 from eroica_otel.localize.scene import Scene, to_workers
@@ -90,7 +91,8 @@ class Judgement:
 def judge_units(scene: Scene) -> list[Judgement]:
     """Return the judgements of all units of own work that say something, most specific first."""
     wholes: dict[Key, Whole] = {}
-    judged = (judge_unit(scene, key, _wholes(scene, key, wholes)) for key in _units(scene))
+    chance = Chance(scene)
+    judged = (judge_unit(chance, key, _wholes(scene, key, wholes)) for key in _units(scene))
     alone = scene.reference is None
     return [judgement for judgement in judged if judgement.interesting or (alone and judgement.lacking.any())]
 
@@ -132,12 +134,13 @@ def _units(scene: Scene) -> Iterator[Key]:
     yield OWN
 
 
-def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgement:
+def judge_unit(chance: Chance, key: Key, wholes: Sequence[Whole] = ()) -> Judgement:
     """Return one unit compared with the peers and with the reference.
 
     A difference counts only where ``wholes`` show at least half of it: a worker that reaches a function by another
     stack, or runs another kernel of the same family, does no more work than its peers.
     """
+    scene = chance.scene
     now = measure(scene.columns, key)
     peers = by_group(now.most, scene.groups, peers_median)
     on_peers = by_group(now.on, scene.groups, peers_median)
@@ -151,7 +154,7 @@ def judge_unit(scene: Scene, key: Key, wholes: Sequence[Whole] = ()) -> Judgemen
     before = None if scene.reference is None else measure(scene.reference, key)
     drift, on_drift, noise, reference = _drift(scene, key, now, before)
     large = _large(scene, key, now)
-    material = _material(scene, now, excess, on_excess, raw, _noise(scene, now, before, drift), large)
+    material = _material(chance, key, now, excess, on_excess, raw, _noise(scene, now, before, drift), large)
     lower = by_group(now.total, scene.groups, peers_median)
     lacking = _lacking(scene, now, lower, large)
     drifted = _compare(drift, np.fmax(large, scene.policy.noise_levels * noise))
@@ -215,39 +218,27 @@ def _noise(scene: Scene, now: Seconds, before: Seconds | None, drift: Floats) ->
 
 
 def _material(
-    scene: Scene, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats, large: float
+    chance: Chance, key: Key, now: Seconds, excess: Floats, on_excess: Floats, raw: Floats, noise: Floats, large: float
 ) -> Bools:
-    policy = scene.policy
-    chance, apart = _chance(scene), _spreads(scene, now.total)
-    usual, on_usual = chance * apart, chance * _spreads(scene, now.on)
-    levels = policy.noise_levels * np.where(np.isfinite(noise), np.fmax(noise, apart), np.nan)
-    levels = np.where(np.isfinite(chance), np.fmax(policy.noise_levels * noise, usual), levels)
+    scene, policy = chance.scene, chance.scene.policy
+    # The lasting difference of healthy ranks is in what was measured, the wait for a core was taken off after.
+    much = _compare(raw, np.float32(large)) & _compare(excess, np.float32(policy.material_ratio * scene.iteration))
+    if not much.any():
+        return much
+    beyond = chance.beyond(key, now.total, excess, raw - excess, much)
+    many, new = np.isfinite(beyond.spreads), excess - chance.lasting(key, noise)
     with np.errstate(invalid="ignore"):
-        far = excess > np.fmax((policy.peers_factor - 1) * (now.total - raw), usual)
+        far = new > (policy.peers_factor - 1) * (now.total - raw)
+        steady = np.where(many, noise, np.where(np.isfinite(noise), np.fmax(noise, _spreads(scene, now.total)), np.inf))
+        levels = ~(new <= policy.noise_levels * steady)
+        on_usual = np.where(many, beyond.spreads * _spreads(scene, now.on), 0)
         busy = (on_excess >= large) & (on_excess > np.fmax((policy.cpu_factor - 1) * (now.on - on_excess), on_usual))
-        # The lasting difference of healthy ranks is in what was measured, the wait for a core was taken off after.
-        much = (raw >= large) & (excess >= policy.material_ratio * scene.iteration)
-        return np.asarray(much & (far | (excess > levels) | busy), bool)
+    return np.asarray(much & (((far | levels) & beyond.who) | busy), bool)
 
 
 def _spreads(scene: Scene, values: Floats) -> Floats:
     """Return for each worker what those of its role differ by, in standard deviations."""
     return by_group(values, scene.groups, lambda group: np.full(group.shape, spread(group), np.float32))
-
-
-def _chance(scene: Scene) -> Floats:
-    """Return how many spreads above the others one healthy worker of a million is, [W]; NaN in roles too small to know
-    their spread.
-
-    The spread of n workers is uncertain by 1.17 / sqrt(n) of itself (of normal numbers). That excess / spread is beyond
-    L by chance as often as a normal number is beyond z holds for L = z / sqrt(1 - 1.36 z^2 / n).
-    """
-    least = scene.policy.peers_spreads
-    result = np.full(scene.size, np.nan, np.float32)
-    for group in scene.groups:
-        if group.size >= scene.policy.spread_peers:
-            result[group] = least / np.sqrt(1 - 1.36 * least**2 / group.size)
-    return result
 
 
 def _lacking(scene: Scene, now: Seconds, peers: Floats, large: float) -> Bools:

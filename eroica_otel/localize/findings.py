@@ -147,9 +147,18 @@ def _severity(scene: Scene, case: Case, blamed: Blame, ratio: float) -> str:
     if case.cause.name == "cpu_starved" and not (throttled or delayed):
         return "info"
     needs_proof = case.cause.name == "unknown" or (case.cause.name == "cpu_starved" and not throttled)
-    if nobody_waits or case.cause.name == "cpu_contention" or (needs_proof and not blamed.confirms):
+    if nobody_waits or case.cause.name == "cpu_contention" or (needs_proof and not _proved(scene, case, blamed)):
         return "info"
     return _grade(scene, ratio)
+
+
+def _proved(scene: Scene, case: Case, blamed: Blame) -> bool:
+    """Whether the waiting confirms it; or, where the trigger fired, the others wait for as much as is material for
+    workers that all take longer than they did.
+    """
+    changed = scene.degraded and bool(case.judgement.drifted[list(case.workers)].all())
+    waits = blamed.gap >= scene.policy.material_ratio * scene.iteration
+    return blamed.confirms or (changed and waits and case.cause.name == "unknown")
 
 
 def _grade(scene: Scene, ratio: float) -> str:

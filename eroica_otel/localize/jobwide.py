@@ -12,6 +12,7 @@ import numpy as np
 
 from eroica_otel.localize.bare import COMMUNICATION, finding_of, largest_in, named
 from eroica_otel.localize.causes import Facts, cause_of, refined
+from eroica_otel.localize.chance import Chance
 from eroica_otel.localize.columns import Floats, ranks_text
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.distances import distances
@@ -210,7 +211,7 @@ def expectation_finding(scene: Scene) -> Finding | None:
 
 def _judged(scene: Scene, at: int) -> Judgement:
     function = scene.columns.functions[at]
-    return judge_unit(scene, ("function", function.kind, function.family, function.id))
+    return judge_unit(Chance(scene), ("function", function.kind, function.family, function.id))
 
 
 def _outside_finding(scene: Scene, apart: float, at: int, before: str, persistence: str = "once") -> Finding:

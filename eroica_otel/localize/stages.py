@@ -14,7 +14,7 @@ import numpy as np
 
 from eroica_otel.localize.causes import BY_NAME, Cause, Facts, cause_of
 from eroica_otel.localize.columns import Bools
-from eroica_otel.localize.compare import median
+from eroica_otel.localize.compare import median, spread
 from eroica_otel.localize.excess import Judgement
 from eroica_otel.localize.impact import loss
 from eroica_otel.localize.pipeline import CAUSE, is_stage
@@ -22,6 +22,8 @@ from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import OWN
 
+_SOME = 0.25
+"""Share of a large role from which on those that changed widen what its workers differ by."""
 _NEVER_SECOND = ("unknown", "cpu_contention")
 
 
@@ -172,19 +174,40 @@ def some_changed(scene: Scene, judgements: Sequence[Judgement], skip: Collection
     cases = []
     for judgement in _named(units, lambda unit: median(unit.drift[unit.drifted]), scene.policy):
         facts = _facts_of_some(scene, judgement)
-        workers = tuple(int(at) for at in np.flatnonzero(judgement.drifted) if at not in skip)
+        workers = tuple(int(at) for at in np.flatnonzero(_changed(scene, judgement)) if at not in skip)
         if workers:
             cases.append(Case(cause_of(facts, scene.policy), workers, judgement, facts.excess, changed=True))
     return _without_symptoms(cases, scene.policy)
 
 
+def _changed(scene: Scene, judgement: Judgement) -> Bools:
+    """Return who changed, where some did for certain: also who changed by half as much as these, as far as that is
+    beyond what the others did.
+    """
+    drift, half = judgement.drift, scene.policy.explains_ratio * median(judgement.drift[judgement.drifted])
+    peers = scene.of_roles(np.flatnonzero(judgement.drifted).tolist())
+    with np.errstate(invalid="ignore"):
+        rest = drift[drift < half]
+        bound = max(half, scene.policy.noise_levels * spread(rest)) if rest.size else half
+        return judgement.drifted | (peers & (drift >= bound))
+
+
 def _apart(scene: Scene, judgement: Judgement) -> bool:
-    """Whether those that changed stand apart from those that did not."""
-    drifted = judgement.drifted
-    if not drifted.any() or drifted.all():
+    """Whether those that changed stand apart from those that did not: far above them, or where these are some, by more
+    than what these changed by.
+    """
+    drifted, drift = judgement.drifted, judgement.drift
+    changed = _changed(scene, judgement) if drifted.any() else drifted
+    if not changed.any() or changed.all():
         return False
-    high, low = median(judgement.now.total[drifted]), median(judgement.now.total[_unchanged(scene, drifted)])
-    return high - low >= judgement.large and high > scene.policy.peers_factor * low
+    role = scene.of_roles(np.flatnonzero(changed).tolist())
+    if role.sum() >= scene.policy.spread_peers and changed.sum() < _SOME * role.sum():
+        return False  # so few of many would be beyond chance if it were none
+    rest = _unchanged(scene, changed)
+    high, low = median(judgement.now.total[drifted]), median(judgement.now.total[rest])
+    beyond = median(drift[drifted]) - median(drift[rest]) >= scene.policy.noise_levels * spread(drift[rest])
+    far = high > scene.policy.peers_factor * low or (beyond and rest.sum() >= scene.policy.decisive_peers)
+    return bool(high - low >= judgement.large and far)
 
 
 def _unchanged(scene: Scene, drifted: Bools) -> Bools:
@@ -194,7 +217,8 @@ def _unchanged(scene: Scene, drifted: Bools) -> Bools:
 
 
 def _facts_of_some(scene: Scene, judgement: Judgement) -> Facts:
-    high, low = judgement.drifted, _unchanged(scene, judgement.drifted)
+    high = _changed(scene, judgement)
+    low = _unchanged(scene, high)
 
     def gap(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
         return median(values[high]) - median(values[low])

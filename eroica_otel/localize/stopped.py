@@ -25,7 +25,8 @@ def lost_seconds(workers: Workers, policy: Policy) -> Floats:
 
 def _silent(workers: Workers, policy: Policy) -> Floats:
     """Sampler gaps that are long, far longer than the peers', and without CPU time."""
-    gap, cpu = workers.sampler_gap_seconds.astype(np.float32), workers.cpu_seconds.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large for 32 bits is infinite
+        gap, cpu = workers.sampler_gap_seconds.astype(np.float32), workers.cpu_seconds.astype(np.float32)
     others = np.nan_to_num(peers_median(gap))
     peers_cpu = peers_median(cpu)
     usual = np.where(np.isfinite(peers_cpu), peers_cpu, median(cpu) if len(workers) > 1 else 0)

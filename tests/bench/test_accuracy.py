@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ def bench() -> Iterator[SimpleNamespace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
         names: dict[str, Any] = {}
-        for module in ("simulate.mixed", "simulate.rivals", "delta", "accuracy"):
+        for module in ("simulate.mixed", "simulate.rivals", "delta", "optimum", "accuracy"):
             names |= vars(importlib.import_module(f"bench.{module}"))
         yield SimpleNamespace(**names)
 
@@ -66,12 +67,39 @@ def test_who_names_everybody_finds_all_and_is_always_wrong(bench: SimpleNamespac
     assert (score.recall, score.false_patterns, score.false_workers) == (1.0, 7 * 12, 7)
 
 
-def test_the_best_that_is_possible(bench: SimpleNamespace) -> None:
-    """Half of the faults lie above their mean; of 8 levels 99.94 % lie 4.753 above the healthy mean, as 1 in 1,000,000
-    healthy ones do.
-    """
-    assert bench.best(3.0, 0.00135) == pytest.approx(0.5, abs=0.001)
-    assert bench.best(8.0, 1e-6) == pytest.approx(0.9994, abs=1e-4)
+@pytest.mark.parametrize(("level", "false"), [(2.0, 0.01), (4.0, 0.001), (5.0, 1e-6)])
+def test_the_best_for_normal_noise_is_that_of_the_difference_from_what_was_expected(
+    bench: SimpleNamespace, level: float, false: float
+) -> None:
+    """Half of the variance lasts, so what was before leaves 3/4 of it: the fault is level / sqrt(0.75) of the rest."""
+    usual = NormalDist()
+    expected = usual.cdf(level / 0.75**0.5 + usual.inv_cdf(false))
+    assert bench.Best("normal").found([level], false) == [pytest.approx(expected, abs=0.02)]
+
+
+def test_the_best_is_worse_the_heavier_the_tail(bench: SimpleNamespace) -> None:
+    found = [bench.Best(law).found([8.0], 1e-6)[0] for law in ("normal", "laplace", "student")]
+    assert found == sorted(found, reverse=True)
+    assert found[2] < 0.5 < 0.999 < found[0]
+    assert bench.Best("normal").found([8.0, 30.0], 1e-6)[1] == 1.0
+
+
+def test_the_best_of_few_ranks(bench: SimpleNamespace) -> None:
+    """Of four, one differs from the mean of three by sqrt(4 / 3) of the noise."""
+    known = bench.of_few(4, 8.0, before=False)
+    assert known == pytest.approx(NormalDist().cdf(8 / (4 / 3) ** 0.5 - 4.753), abs=1e-4)
+    estimated = [bench.of_few(4, 8.0, before=True, freedom=freedom) for freedom in (2.0, 24.0)]
+    assert estimated[0] < 0.01 < estimated[1] < bench.of_few(4, 8.0, before=True)
+
+
+def test_single_iterations_of_a_heavy_law_add_up_to_less_heavy_windows(bench: SimpleNamespace) -> None:
+    def largest(single: bool) -> float:
+        given = bench.sample(bench.Mix("", 1024, sd=0.05, law="student", single=single), 1)
+        beta = given.table.beta[: 12 * 1024].reshape(12, -1)
+        apart = np.abs(beta - np.median(beta, axis=1, keepdims=True)) / np.std(beta, axis=1, keepdims=True)
+        return float(np.median(apart.max(axis=1)))
+
+    assert largest(single=True) < 5 < largest(single=False)
 
 
 def test_delta_finds_one_of_eight_and_half_of_them_is_no_outlier(bench: SimpleNamespace) -> None:
@@ -80,3 +108,10 @@ def test_delta_finds_one_of_eight_and_half_of_them_is_no_outlier(bench: SimpleNa
     assert bench.ours(patterns).tolist() == [True] + [False] * 7
     patterns[:4, 0] = patterns[0, 0]
     assert not bench.ours(patterns).any()
+
+
+def test_the_cost_of_each_step_is_told_for_each_size(bench: SimpleNamespace) -> None:
+    head, *rows = bench.timing_table((600, 1200))
+    assert head.startswith("| step | 600 | 1,200 |")
+    assert [row.split("|")[1].strip() for row in rows] == list(bench.STEPS)
+    assert all(float(cell) >= 0 for row in rows for cell in row.split("|")[2:4])

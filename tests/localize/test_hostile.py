@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -179,3 +180,15 @@ def test_a_thousand_missing_ranks_are_all_named() -> None:
     report = judge(healthy(), expected=1004)
     assert report.missing_ranks == tuple(range(4, 1004))
     assert not [note for note in report.notes if "missing" in note]
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300])
+def test_what_is_too_large_for_a_column_is_left_out_without_a_warning(value: float) -> None:
+    windows = window_of(one_bad(4, 2, busy()))
+    huge = replace(windows[1].patterns[0], beta=value, mu=value, sigma=value, noise_seconds=value)
+    windows[1] = replace(windows[1], patterns=(huge, *windows[1].patterns[1:]), cpu_seconds=value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = judge(windows, expected=4)
+    assert [finding.ranks for finding in report.findings] == [(2,)]
+    assert "1 patterns hold no usable share or kind and are not judged" in report.notes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eroica_otel.localize.verdict import judge
-from eroica_otel.model import Finding, Report, WorkerWindow
+from eroica_otel.model import Finding, Pattern, Report, WorkerWindow
 from eroica_otel.publish.report.verdict import headline, outcome
 from factories_localize import (
     Rank,
@@ -229,6 +229,21 @@ def test_healthy_minority_is_named_as_such() -> None:
     assert any("2 ranks did not change: they are the healthy minority" in text for text in only(report).evidence)
 
 
+def test_a_minority_shows_that_the_others_changed_though_they_are_not_far_above_it() -> None:
+    """8 ms more than 90 is 1.09 times, and 6.7 % of 119.5 ms; the ranks differ by 0.2 ms. One changed by 4.8 ms only,
+    which is below what is material and far beyond what the others did.
+    """
+    before = [90.0 + 0.1 * (at % 5) for at in range(32)]
+    more = [0.0 if at < 10 else 8.0 - 3.2 * (at == 20) for at in range(32)]
+    then, now = (
+        [rank(base=(device(ms, on=None, noise_ms=0.3), *ordinary()[1:])) for ms in each]
+        for each in (before, [ms + extra for ms, extra in zip(before, more, strict=True)])
+    )
+    report = judge(window_of(now), window_of(then, window_id=1, reason="reference"), expected=32)
+    assert report.findings[0].ranks == tuple(range(10, 32))
+    assert report.findings[0].verdict == "culprit"
+
+
 def test_healthy_minority_without_a_reference_is_a_note_and_no_finding() -> None:
     report = verdict([rank(busy()) if at < 10 else rank() for at in range(16)])
     assert not grave(report)
@@ -350,6 +365,27 @@ def test_a_slow_device_without_a_known_reason_is_unknown_with_evidence() -> None
     finding = only(verdict(ranks))
     assert (finding.ranks, finding.cause, finding.function) == ((2,), "unknown", "demo::device")
     assert finding.evidence[0] == "takes 150 ms an iteration, its peers 90 ms"
+
+
+@pytest.mark.parametrize(("reason", "alarms"), [("degraded", 1), ("manual", 0)])
+def test_what_has_no_known_reason_is_an_alarm_where_the_job_is_slower_and_others_wait(reason: str, alarms: int) -> None:
+    """Rank 1 does 30 ms more, and 21 ms less of something else: its peers wait 9 ms for it, 7 % of the iteration, which
+    alone confirms nothing where the waiting moves by 4 ms. Nobody knows whether the job is slower where no trigger
+    fired.
+    """
+    usual = (device(60.0, on=None, noise_ms=1.0), device(40.0, name="copy", family="copy", on=None), *ordinary()[1:])
+    odd = (device(90.0, on=None), device(19.0, name="copy", family="copy", on=None), *ordinary()[1:])
+    now = window_of([rank(base=odd if at == 1 else usual) for at in range(4)], reason=reason)
+    report = judge(now, _waiting_moves(window_of([rank(base=usual)] * 4, window_id=1, reason="reference")), expected=4)
+    assert {(finding.cause, finding.ranks) for finding in report.findings} == {("unknown", (1,))}
+    assert len(grave(report)) == alarms
+
+
+def _waiting_moves(windows: list[WorkerWindow]) -> list[WorkerWindow]:
+    def moved(pattern: Pattern) -> Pattern:
+        return replace(pattern, noise_seconds=0.004) if pattern.kind == "communication" else pattern
+
+    return [replace(window, patterns=tuple(map(moved, window.patterns))) for window in windows]
 
 
 def test_a_steady_device_that_is_ten_per_cent_slow_is_found_by_its_noise() -> None:
