@@ -75,7 +75,8 @@ class Recorder(Nothing):
 
     def __init__(self, case: Any) -> None:
         super().__init__(set())
-        self.world, self.orders, self.folder, self.cores = case.world, [], Path("/nowhere"), (0, 1)
+        self.world, self.folder, self.cores = case.world, Path("/nowhere"), (0, 1)
+        self.orders: list[dict[str, Any]] = []
 
     @property
     def asked(self) -> set[str]:

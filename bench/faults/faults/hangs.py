@@ -47,9 +47,9 @@ def _keep(lock: threading.Lock) -> None:
 def decode_image(batch: Any, order: Order, scene: Scene) -> Any:
     """In the loader's process: take the lock that it was forked with; no thread there will ever give it back."""
     lock = scene.kept.get("forked")
-    if lock is not None and torch.utils.data.get_worker_info() is not None:
-        lock.acquire()
-        lock.release()
+    if lock is not None:
+        with lock:
+            return batch
     return batch
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.faults.case import Drawn, Inject
 from bench.faults.faults import inputs, memory, network, signals
+from eroica_otel.demo.nodes import MEGABITS
 
 if TYPE_CHECKING:
     from bench.faults.board import Board
@@ -94,7 +95,7 @@ def link(direction: str = "both") -> Inject:
         for node in _nodes(board, drawn):
             act = {"both": node.limit, "send": node.send_limit, "receive": node.receive_limit}[direction]
             act(round(drawn.size))
-            undo.callback(node.limit, network.MEGABITS)
+            undo.callback(node.limit, MEGABITS)
 
     return inject
 
