@@ -4,6 +4,7 @@ values fetched one by one.
 
 from __future__ import annotations
 
+import mmap
 import pathlib
 import random
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bench.faults.faults.inputs import SHARD_BYTES, shard_of
+from bench.faults.faults.inputs import shard_of
 from bench.faults.faults.order import Order, Scene
 
 ROW = 1024
@@ -61,12 +62,15 @@ def churn(hidden: Any, order: Order, scene: Scene) -> Any:
 
 def look_up(hidden: Any, order: Order, scene: Scene) -> Any:
     """Look ``value`` rows of a table of embeddings up that lies in a file of 32 MiB: with too little memory its pages
-    are read again and again.
+    are read again and again, each when it is asked for.
     """
     if "table" not in scene.kept:
         path = shard_of(pathlib.Path(order.more["folder"]), scene.rank)
-        rows = SHARD_BYTES // 4 // ROW
-        scene.kept["table"] = torch.from_file(str(path), shared=True, size=rows * ROW).view(rows, ROW)
+        path.read_bytes()  # into this process's share of memory
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        mapped.madvise(mmap.MADV_RANDOM)
+        scene.kept["table"] = torch.frombuffer(mapped, dtype=torch.float32).view(-1, ROW)
     table = scene.kept["table"]
     torch.index_select(table, 0, torch.randint(table.shape[0], (round(order.value),)))
     return hidden

@@ -70,13 +70,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "memory-limit", "memory", "ddp", "a table of embeddings in a file, and {size} of memory beyond the model's "
-        "on one rank", inject.both(inject.files_switch("look-up", everybody=True, fixed=150), inject.memory_limit()),
+        "on one rank", inject.both(inject.files_switch("look-up", everybody=True, fixed=300), inject.memory_limit()),
         ONE_RANK, WORKER, frozenset({"memory_pressure"}), 16, "MB", 2, 2, needs=CGROUPS,
     ),
     Case(
         "memory-limit-node", "memory", "fsdp", "a table of embeddings in a file, and {size} of memory beyond the "
         "model's on the ranks of one node",
-        inject.both(inject.files_switch("look-up", everybody=True, fixed=150), inject.memory_limit()),
+        inject.both(inject.files_switch("look-up", everybody=True, fixed=300), inject.memory_limit()),
         ONE_NODE, WORKER, frozenset({"memory_pressure"}), 16, "MB", 2, 2, needs=CGROUPS,
     ),
     Case(
