@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 JOB = "board"
 ROOT = Path(__file__).resolve().parents[2]
-READY_SECONDS = 300.0
+READY_SECONDS = 600.0
 """A machine that others use takes minutes to import torch eight times."""
 END_SECONDS = 20.0
 LOOK_SECONDS = 0.5

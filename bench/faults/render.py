@@ -62,6 +62,6 @@ def _section(section: Section) -> Markup:
     if section.rows:
         first = element("thead", element("tr", *(element("th", text) for text in section.head)))
         rest = (element("tr", *(element("td", text) for text in row)) for row in section.rows)
-        table = element("div", element("table", first, element("tbody", *rest)), class_="wide")
+        table = element("div", element("table", first, element("tbody", *rest)), class_="scroll")
     text = (element("p", paragraph.replace("`", "")) for paragraph in section.text)
     return element("section", element("h2", section.title), *text, table)

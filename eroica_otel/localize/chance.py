@@ -49,7 +49,7 @@ class _Differing(NamedTuple):
     @property
     def new(self) -> Floats:
         """What is left, above its median: where halves differ for good, all are far from the median of both."""
-        rest = self.above - self.lasting
+        rest: Floats = self.above - self.lasting
         return rest - np.float32(median(rest))
 
 

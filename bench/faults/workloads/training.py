@@ -79,7 +79,8 @@ class Training:
         """Return a loader of batches [--batch, WIDTH] with --loader-workers processes."""
         data, workers = self.data(), self.said.loader_workers
         order = RandomSampler(data, replacement=True, num_samples=len(data))  # made number by number, not all at first
-        return DataLoader(data, self.said.batch, sampler=order, num_workers=workers, persistent_workers=workers > 0)
+        stay = workers > 0 and not self.said.epoch  # with epochs they are started anew, as is usual
+        return DataLoader(data, self.said.batch, sampler=order, num_workers=workers, persistent_workers=stay)
 
     def wait_for_go(self) -> None:
         """Say that this rank stands before its first iteration, and wait until the board lets all go."""
