@@ -14,7 +14,7 @@ LOOP = ("test_loop.py", "test_bad_input.py")
 """The end-to-end tests of the loop on one machine; the others are marked "stack" and take longer."""
 SLOW = (
     "test_packaging.py", "test_remotewrite.py", "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py",
-    "test_nothing_stays.py", "test_report_browser.py", "test_fault_leftovers.py",
+    "test_nothing_stays.py", "test_report_browser.py", "test_fault_leftovers.py", "test_fault_network.py",
     "test_dashboards_live.py", "test_fault_mechanisms.py",
 )  # fmt: skip
 """What else is marked so, because it builds environments, starts servers or a browser, or needs root."""

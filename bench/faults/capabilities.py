@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,7 +24,7 @@ def lacks(case: Case) -> str:
         return f"{framework} ({INSTALL})"
     if said := _nodes():
         return said
-    asked = {"cgroups": _cgroups, "disk": _cgroups, "iptables": _iptables}
+    asked = {"cgroups": _cgroups, "disk": lambda: _cgroups() or _disk()}
     return next((said for need in sorted(case.needs) if (said := asked[need]())), "")
 
 
@@ -38,6 +36,11 @@ def has_cgroups() -> bool:
 @functools.cache
 def _nodes() -> str:
     return nodes.missing()
+
+
+def _disk() -> str:
+    # Layered file systems have devices of their own, which no cgroup can limit.
+    return "" if os.major(Path.cwd().stat().st_dev) else "a folder that lies on a disk, without layers"
 
 
 @functools.cache
@@ -52,11 +55,3 @@ def _cgroups() -> str:
     except (OSError, KeyError) as error:
         return f"a cgroup that may be written, which needs root ({error})"
     return ""
-
-
-@functools.cache
-def _iptables() -> str:
-    if shutil.which("iptables") is None:
-        return "iptables (Debian: apt-get install iptables)"
-    tried = subprocess.run(["iptables", "-m", "statistic", "--help"], capture_output=True, check=False)
-    return "iptables' match statistic" if tried.returncode else ""

@@ -69,7 +69,7 @@ class Case:
         function: What the named function has to begin with; may be empty.
         onset: One of ONSETS.
         window_seconds: Length of windows.
-        needs: What the fault uses that a machine may lack: "cgroups", "iptables" (capabilities.py).
+        needs: What the fault uses that a machine may lack: "cgroups", "disk" (capabilities.py).
         group: One of GROUPS.
         source: Bug report it is taken from, "owner/repository#number".
         changed: Why the expectation is not the first one that was written; empty where it is.

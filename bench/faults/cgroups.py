@@ -45,6 +45,7 @@ class RankGroup:
         self._device = f"{os.major(number)}:{os.minor(number)}"
         found = parents() if places is None else places
         self._groups = {controller: parent / f"{PREFIX}{os.getpid()}-{name}" for controller, parent in found.items()}
+        self._has_disk_limit = False
         self._is_first = len(set(self._groups.values())) > 1
         for controller, group in self._groups.items():
             group.mkdir(exist_ok=True)
@@ -80,7 +81,7 @@ class RankGroup:
 
     def disk(self, bytes_per_second: int) -> None:
         """Let it read and write at most that much on the device of its folder."""
-        device = self._device
+        device, self._has_disk_limit = self._device, True
         if self._is_first:
             for way in ("read", "write"):
                 self._write("blkio", f"blkio.throttle.{way}_bps_device", f"{device} {bytes_per_second}")
@@ -99,12 +100,14 @@ class RankGroup:
             self._write("cpu", "cpu.cfs_quota_us", UNLIMITED)
             self._write("cpuset", "cpuset.cpus", (self._groups["cpuset"].parent / "cpuset.cpus").read_text())
             self._write("memory", "memory.limit_in_bytes", UNLIMITED)
-            self.disk(0)  # no limit
+            if self._has_disk_limit:
+                self.disk(0)  # no limit
         else:
             (group / "cpu.max").write_text("max")
             (group / "memory.max").write_text("max")
             self._write("cpuset", "cpuset.cpus", "")
-            self._write("blkio", "io.max", f"{self._device} rbps=max wbps=max")
+            if self._has_disk_limit:
+                self._write("blkio", "io.max", f"{self._device} rbps=max wbps=max")
 
     def _write(self, controller: str, file: str, text: str) -> None:
         (self._groups[controller] / file).write_text(text)

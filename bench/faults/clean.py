@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bench.faults import capabilities, ledger
 from bench.faults.case import NONE, SILENCE, Case
 from bench.faults.ledger import Line
-from bench.faults.play import PATIENCE_SECONDS, PROBLEMS, SETTLE_SECONDS, Watch, begin, show
+from bench.faults.play import PATIENCE_SECONDS, PROBLEMS, SETTLE_SECONDS, Watch, begin, described, show
 from bench.faults.watched import WatchedBoard
 from bench.repeat_demo import OUTSIDE_SHARE
 
@@ -57,7 +57,7 @@ def watch(case: Case, folder: Path) -> dict[str, Any]:
             found["named"] += [one.words() for one in seen.named()]
             found["degraded"] = _degraded(board)
     except PROBLEMS as error:
-        found["error"] = str(error)
+        found["error"] = described(error)
     found["outside"] = round(watched.machine.outside_share(), 3)
     found["void"] = found["outside"] > OUTSIDE_SHARE
     found["right"] = not found["named"] and not found["error"] and found["windows"] == WINDOWS

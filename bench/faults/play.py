@@ -60,7 +60,14 @@ def play(case: Case, drawn: Drawn, folder: Path) -> Seen:
             return _play(board, undo)
     except PROBLEMS as error:
         none = Verdict(False, False, (), "no verdict")
-        return Seen(none, outside=watched.machine.outside_share(), error=f"{type(error).__name__}: {error}")
+        return Seen(none, outside=watched.machine.outside_share(), error=described(error))
+
+
+def described(error: BaseException) -> str:
+    """Return a problem with what the command that failed had to say."""
+    details = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+    text = details.decode(errors="replace") if isinstance(details, bytes) else details or ""
+    return f"{type(error).__name__}: {error} {text.strip()}".rstrip()
 
 
 def _play(board: WatchedBoard, undo: ExitStack) -> Seen:

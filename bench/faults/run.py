@@ -26,7 +26,7 @@ from bench.faults.case import Case
 from bench.faults.choose import Turn
 from bench.faults.effect import Effect
 from bench.faults.ledger import Line
-from bench.faults.play import PROBLEMS, Seen, play
+from bench.faults.play import PROBLEMS, Seen, described, play
 from bench.faults.table.every import CASES
 from bench.repeat_demo import OUTSIDE_SHARE
 from eroica_otel.demo.ending import end_in_order
@@ -81,7 +81,7 @@ class Sitting:
             if case.fault is not None:
                 measured, is_void = self.effect(turn)
         except PROBLEMS as problem:
-            error = f"its effect could not be measured: {problem}"
+            error = f"its effect could not be measured: {described(problem)}"
         measurable = measured is None or measured.counts(case)
         seen = None if error or not measurable else play(case, case.draw(seed), folder)
         kept = line_of(turn, measured, seen, error)

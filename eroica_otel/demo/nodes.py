@@ -26,7 +26,7 @@ NETWORK = "10.213.{third}.{last}"
 MEGABITS = 1000
 """Usual speed of every link at first: what a fault leaves of it has to be told from what it was."""
 _ETC = Path("/etc/netns")
-_LEFT = re.compile(r"\b(er(\d+)x[0-9a-f]{2}(?:-\d+|[a-u])?)(?=[\s:@]|$)", re.MULTILINE)
+_LEFT = re.compile(r"\b(er(\d+)x[0-9a-f]{2,3}(?:-\d+|[a-u])?)(?=[\s:@]|$)", re.MULTILINE)
 """Names of namespaces and bridges, and of what is made beside a bridge: its name and a letter before the nodes' v."""
 
 
@@ -145,7 +145,7 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
     """
     sweep()
     third = secrets.randbelow(250)
-    bridge = f"er{os.getpid()}x{secrets.token_hex(1)}"
+    bridge = _unused()
     made: list[Node] = []
     _ip("link", "add", bridge, "type", "bridge")
     try:
@@ -165,6 +165,15 @@ def nodes(count: int, folder: Path) -> Iterator[list[Node]]:
             node.end()
             _remove(node.namespace)
         _ip("link", "del", bridge)
+
+
+def _unused() -> str:
+    """Return a name for a bridge; with a letter and the number of a node it has at most 15 characters."""
+    while True:
+        name = f"er{os.getpid()}x{secrets.token_hex(2)[:3]}"
+        # The ends of cables of nodes that are no more stay for a moment.
+        if not list(Path("/sys/class/net").glob(f"{name}*")):
+            return name
 
 
 def _kill_all(namespace: str) -> None:
