@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,7 +25,7 @@ def lacks(case: Case) -> str:
         return f"{framework} ({INSTALL})"
     if said := _nodes():
         return said
-    asked = {"cgroups": _cgroups, "disk": lambda: _cgroups() or _disk()}
+    asked: dict[str, Callable[[], str]] = {"cgroups": _cgroups, "disk": lambda: _cgroups() or _disk()}
     return next((said for need in sorted(case.needs) if (said := asked[need]())), "")
 
 
