@@ -49,8 +49,9 @@ class _Differing(NamedTuple):
     @property
     def new(self) -> Floats:
         """What is left, above its median: where halves differ for good, all are far from the median of both."""
-        rest: Floats = self.above - self.lasting
-        return rest - np.float32(median(rest))
+        rest = self.above - self.lasting
+        new: Floats = rest - np.float32(median(rest))
+        return new
 
 
 class _Tails(NamedTuple):
