@@ -68,14 +68,14 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "fewer-batches", "hang", "ddp", "one rank's epoch has {size} fewer than the others'",
-        inject.switch("fewer-batches"), ONE_RANK, HANG, MISSING, 3, "batches", arguments=("--epoch", "100"),
+        inject.switch("fewer-batches"), ONE_RANK, HANG, MISSING, 3, "batches", arguments=("--epoch", "40"),
         source="lightseekorg/TorchSpec#126",
     ),
     # The trainer waits for its loader, which waits for a lock: it stands in the input, in Python.
     Case(
         "lock-across-fork", "hang", "conv", "a loader worker is forked while a thread holds a lock, and takes it",
         inject.both(inject.switch("fork-lock"), inject.switch("fork-lock-loader")), ONE_RANK, HANG, PYTHON,
-        arguments=("--epoch", "60"), source="ultralytics/ultralytics#26085",
+        arguments=("--epoch", "40"), source="ultralytics/ultralytics#26085",
     ),
     Case(
         "full-pipe", "hang", "lightning_", "rank 0 prints into a pipe that nobody reads any more",
