@@ -90,7 +90,7 @@ def test_a_case_without_effect_is_not_played_and_a_clean_one_not_measured(stage:
 def test_an_effect_that_cannot_be_measured_is_said(stage: Stage, tmp_path: Path) -> None:
     stage.problem = "the ranks do not meet"
     line = sitting(tmp_path).run(CHOOSE.Turn(case(), 1))
-    assert RUN.words(line) == "FAILED  its effect could not be measured: the ranks do not meet"
+    assert RUN.words(line) == "FAILED  its effect could not be measured: EroicaError: the ranks do not meet"
     assert stage.calls == ["effect input"]
 
 

@@ -159,7 +159,7 @@ def test_a_log_that_is_read_slowly_holds_its_writer_up(
     log = faults("slow")
     begin = time.monotonic()
     log.write_log(None, order(0.2), scene)
-    # 400 kB/s for 0.2 s are 80 kB; the pipe and the reader's last part hold at most 8 kB of it.
+    # 4 MB/s for 0.2 s are 800 kB; the pipe and the reader hold at most 12 kB of it.
     assert time.monotonic() - begin >= 0.15
 
 

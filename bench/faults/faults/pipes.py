@@ -43,6 +43,6 @@ def full() -> int:
 
 
 def _drain(out: int, bytes_per_second: float) -> None:
-    part = max(PIPE_BYTES, round(bytes_per_second * 0.005))
+    part = max(PIPE_BYTES, round(bytes_per_second * 0.002))
     while data := os.read(out, part):
         time.sleep(len(data) / bytes_per_second)
