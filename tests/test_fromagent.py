@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from eroica_otel.fromagent import NO_CPU, Sampled, is_same, with_agent
 from eroica_otel.hardware.gather import LinkUse
+from eroica_otel.hardware.netns import own_name
 from eroica_otel.model import GPU_RESOURCES, Capture
 from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import capture
@@ -68,6 +70,17 @@ def test_an_interface_of_the_same_name_elsewhere_is_another_one(tmp_path: Path) 
     of_agent(tmp_path, 2, "eth0", begin=100_000_000)
     captured = own(5)
     assert sampled(tmp_path, captured).capture is captured
+
+
+@pytest.mark.parametrize(("begin", "taken"), [(0, True), (100_000_000, False)])
+def test_an_interface_that_the_agent_saw_in_the_workers_namespace_is_taken_where_its_counters_fit(
+    begin: int, taken: bool, tmp_path: Path
+) -> None:
+    columns = [resource(f"nic_{way}", own_name("eth0"), "By", math.nan, counter=True) for way in ("tx", "rx")]
+    rows = [(t, [begin + v for v in values]) for t, values in every(2, *WIDE, *RATE, rise=True)]
+    leave(tmp_path, "netns", columns, rows, NOW)
+    captured = own(5)
+    assert (sampled(tmp_path, captured).capture is not captured) == taken
 
 
 def test_without_samples_of_its_own_a_worker_believes_a_name_that_can_be_no_other_only(tmp_path: Path) -> None:
