@@ -50,8 +50,7 @@ class _Differing(NamedTuple):
     def new(self) -> Floats:
         """What is left, above its median: where halves differ for good, all are far from the median of both."""
         rest = self.above - self.lasting
-        new: Floats = rest - np.float32(median(rest))
-        return new
+        return np.asarray(rest - np.float32(median(rest)), np.float32)
 
 
 class _Tails(NamedTuple):

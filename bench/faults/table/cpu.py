@@ -70,21 +70,21 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "memory-limit", "memory", "ddp", "a table of embeddings in a file, and {size} of memory beyond the model's "
-        "on one rank", inject.both(inject.files_switch("look-up", everybody=True, fixed=300), inject.memory_limit()),
-        ONE_RANK, WORKER, frozenset({"memory_pressure"}), 20, "MB", 2, 2, needs=CGROUPS,
+        "on one rank", inject.both(inject.files_switch("look-up", everybody=True, fixed=600), inject.memory_limit()),
+        ONE_RANK, WORKER, frozenset({"memory_pressure"}), 14, "MB", 2, 2, needs=CGROUPS,
     ),
     Case(
         "memory-limit-node", "memory", "fsdp", "a table of embeddings in a file, and {size} of memory beyond the "
         "model's on the ranks of one node",
-        inject.both(inject.files_switch("look-up", everybody=True, fixed=300), inject.memory_limit()),
-        ONE_NODE, WORKER, frozenset({"memory_pressure"}), 20, "MB", 2, 2, needs=CGROUPS,
+        inject.both(inject.files_switch("look-up", everybody=True, fixed=600), inject.memory_limit()),
+        ONE_NODE, WORKER, frozenset({"memory_pressure"}), 14, "MB", 2, 2, needs=CGROUPS,
     ),
     Case(
         "churn", "memory", "ddp", "one rank takes {size} from the system and gives it back in every forward",
-        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 400, "MiB", source="Lightning-AI/lightning-thunder#420",
+        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 160, "MiB", source="Lightning-AI/lightning-thunder#420",
     ),
     Case(
         "churn-fsdp", "memory", "fsdp", "one rank takes {size} from the system and gives it back in every forward",
-        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 400, "MiB", source="pytorch/pytorch#104509",
+        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 160, "MiB", source="pytorch/pytorch#104509",
     ),
 )  # fmt: skip
