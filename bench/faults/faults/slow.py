@@ -21,7 +21,10 @@ HEAP_OBJECTS_PER_SECOND = 12_000_000
 
 def augment(batch: Any, order: Order, scene: Scene) -> Any:
     """Clean the batch up in a loop of Python, ``value`` seconds of CPU time."""
-    _compute(order.value)
+    end, checksum = time.thread_time() + order.value, 0
+    while time.thread_time() < end:  # here: what is charged is the innermost function
+        for value in range(50):
+            checksum = (checksum * 31 + value) % 1_000_003
     return batch
 
 
@@ -115,11 +118,3 @@ def short_waits(model: Any, order: Order, scene: Scene) -> Any:
     for _ in parameters:
         time.sleep(order.value / len(parameters))
     return model
-
-
-def _compute(seconds: float) -> None:
-    """Compute in Python until ``seconds`` of CPU time of this thread are gone."""
-    end, checksum = time.thread_time() + seconds, 0
-    while time.thread_time() < end:
-        for value in range(50):
-            checksum = (checksum * 31 + value) % 1_000_003
