@@ -139,11 +139,17 @@ def _usual_authorities() -> str | bool:
 def unreached(access: Access, error: Exception) -> DeliveryError:
     """Return what to say of a Grafana that did not answer."""
     reason = _reason(error)
+    ours = f"give a certificate that it knows by {access.option('certificate')}"
+    # With TLS 1.3 a server may refuse our certificate so late that the end of the connection overtakes its reason.
+    if isinstance(reason, ssl.SSLEOFError) or (
+        access.url.startswith("https:") and isinstance(reason, ConnectionResetError | BrokenPipeError)
+    ):
+        return DeliveryError(f"Grafana at {access.shown} ended the connection; if it asks for a certificate, {ours}")
     if isinstance(reason, ssl.SSLError):
         how = f"give the authority of its certificate by {access.option('ca')}, or http:// where it has none"
         said = str(reason.reason)
         if "_ALERT_" in said and ("CERT" in said or "UNKNOWN_CA" in said):  # said by the server, about ours
-            how = f"give a certificate that it knows by {access.option('certificate')}"
+            how = ours
         why = getattr(reason, "verify_message", "") or str(reason.reason or reason)
         return DeliveryError(f"no TLS with Grafana at {access.shown}: {one_line(why)}; {how}")
     why = (isinstance(reason, OSError) and reason.strerror) or str(reason)
