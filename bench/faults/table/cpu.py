@@ -81,10 +81,10 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "churn", "memory", "ddp", "one rank takes {size} from the system and gives it back in every forward",
-        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 400, "MiB", source="Lightning-AI/lightning-thunder#420",
+        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 160, "MiB", source="Lightning-AI/lightning-thunder#420",
     ),
     Case(
         "churn-fsdp", "memory", "fsdp", "one rank takes {size} from the system and gives it back in every forward",
-        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 400, "MiB", source="pytorch/pytorch#104509",
+        inject.switch("churn"), ONE_RANK, WORKER, CHURN, 160, "MiB", source="pytorch/pytorch#104509",
     ),
 )  # fmt: skip
