@@ -150,6 +150,21 @@ def test_each_malformed_option_is_said_and_counted(
     assert job.events == ["start"]
 
 
+def test_a_rank_that_cannot_be_is_said_once_at_the_first_event(
+    job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    handle = instrument()
+    assert warnings(caplog) == []
+    list(DataLoader(Items()))
+    list(DataLoader(Items()))
+    (text,) = warnings(caplog)
+    assert text.startswith("eroica_otel: config: RANK='5' with WORLD_SIZE='2' cannot be: give")
+    assert handle._guard.counts == {"config": 1}
+    assert job.events == ["start"]
+
+
 def test_what_goes_wrong_on_our_side_is_counted_said_once_and_does_not_reach_the_training(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
