@@ -117,8 +117,11 @@ def test_an_older_handle_that_is_closed_late_leaves_the_newer_one_alone(job: Job
     assert len(new.recorder.rows) == 4
 
 
-def test_the_kill_switch_hooks_nothing(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EROICA_DISABLED", "1")
+@pytest.mark.parametrize(("text", "said"), [("1", 0), ("maybe", 1)])
+def test_the_kill_switch_hooks_nothing(
+    text: str, said: int, job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EROICA_DISABLED", text)
     owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
     before = owner.__next__
     handle = instrument()
@@ -126,6 +129,7 @@ def test_the_kill_switch_hooks_nothing(job: Job, monkeypatch: pytest.MonkeyPatch
     list(DataLoader(Items()))
     assert job.events == []
     assert len(handle.recorder.rows) == 0
+    assert len(warnings(caplog)) == said
 
 
 def test_an_unknown_option_is_named_and_the_others_hold(job: Job, caplog: pytest.LogCaptureFixture) -> None:
