@@ -116,7 +116,7 @@ class Handle:
         self._end_with_child()
 
     def _start_again(self) -> None:
-        """1 Hz thread: this is another rank than was believed, since the process group came after the first input."""
+        """1 Hz thread: the folder is gone, or the process group came after the first input and tells another rank."""
         if self._worker is not None:
             self._at_exit(wait=True)
             if self._hooks is not None:  # else the training has closed it meanwhile

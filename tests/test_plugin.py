@@ -539,6 +539,40 @@ def test_loader_workers_stay_inert_and_the_training_is_watched(method: str, tmp_
     assert json.loads(done.stdout) == [[sleeps, sleeps, sleeps, sleeps, True, 2], True], done.stderr
 
 
+def test_a_folder_that_is_removed_is_made_again_with_a_helper_and_that_is_said_in_one_line(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import shutil, time
+        from pathlib import Path
+        import eroica_otel
+        def helper():
+            worker = handle._worker
+            return worker.helper.pid if worker is not None and (own / "status").exists() else None
+        def wait(there):
+            for _ in range(600):
+                if there():
+                    return
+                time.sleep(0.1)
+        own = Path(os.environ["EROICA_DIR"], f"pid-{os.getpid()}")
+        handle = eroica_otel.instrument()
+        train()
+        wait(helper)
+        before = helper()
+        shutil.rmtree(own.parent)
+        wait(lambda: helper() not in (None, before))
+        print(json.dumps([helper() not in (None, before), sorted(os.listdir(own))]))
+        handle.close()
+        """),
+        tmp_path,
+    )
+    again, there = json.loads(done.stdout)
+    assert again
+    assert {"config.json", "status"} <= set(there)
+    assert done.stderr.count("was removed; all is started anew") == 1
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path / "workers") == []
+
+
 def test_few_lines_reach_stderr_where_the_training_has_no_logging_and_none_stay_after_close(tmp_path: Path) -> None:
     done = run(
         script("""
