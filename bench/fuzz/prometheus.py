@@ -6,7 +6,7 @@ First as the localizer's look asks, then as ``eroica-otel query`` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bench.fuzz import trees
 from bench.fuzz.check import check_error, hold
@@ -120,7 +120,7 @@ def _seed(reason: str) -> bytes:
 
 def _answer(points: list[Point]) -> object:
     added = {"instance": "10.0.0.1:9464", "job": "train"}
-    result: list[dict[str, object]] = [
+    result = [
         {
             "metric": {"__name__": point.name} | added | dict(point.labels),
             "values": [[_NOW - 15, f"{point.value:g}"], [_NOW - 10, f"{point.value:g}"], [_NOW, f"{point.value:g}"]],
@@ -130,5 +130,5 @@ def _answer(points: list[Point]) -> object:
     return _success(result)
 
 
-def _success(result: list[dict[str, object]]) -> object:
+def _success(result: Sequence[object]) -> object:
     return {"status": "success", "data": {"resultType": "matrix", "result": result}}
