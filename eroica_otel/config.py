@@ -121,7 +121,9 @@ def default_directory() -> str:
 class WorkerConfig:
     """What a worker does; every field is one line of the README's options table."""
 
-    disabled: bool = _option("EROICA_DISABLED", False, boolean, "kill switch: nothing is hooked")
+    disabled: bool = _option(
+        "EROICA_DISABLED", False, boolean, "kill switch: nothing is hooked; neither on nor off counts as on"
+    )
     training_job: str = _option(
         "EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's"
     )
@@ -243,8 +245,12 @@ def _without_effect(config: WorkerConfig) -> Iterator[str]:
         yield "EROICA_HARDWARE_WAIT_SECONDS has no effect while EROICA_HARDWARE_DIR is empty: set it, or leave both out"
 
 
-_CAREFUL = {"redact": "names"}
-"""What an unusable value means where the default would do what must not happen: names that were to be kept leave."""
+_CAREFUL: dict[str, tuple[object, str]] = {
+    "redact": ("names", "names is used"),
+    "disabled": (True, "nothing is watched"),
+}
+"""What an unusable value means, and how that is said, where the default would do what must not happen: names that were
+to be kept leave, a training that was to be left alone is watched."""
 
 
 def _parsed(given: Mapping[str, Any], spelled: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -257,10 +263,9 @@ def _parsed(given: Mapping[str, Any], spelled: Mapping[str, str]) -> tuple[dict[
         try:
             values[name] = OPTIONS[name].metadata["parse"](str(value))
         except ValueError as error:
-            instead = _CAREFUL.get(name)
-            if instead is not None:
-                values[name] = instead
-            done = "it is ignored" if instead is None else f"{instead} is used"
+            done = "it is ignored"
+            if name in _CAREFUL:
+                values[name], done = _CAREFUL[name]
             problems.append(f"{spelled[name]}={value!r} is not usable: give {error}; {done}")
     return values, problems
 

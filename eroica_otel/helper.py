@@ -289,7 +289,10 @@ def main(argv: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    helper = Helper(folder, os.environ)
+    try:
+        helper = Helper(folder, os.environ)
+    except FileNotFoundError:
+        return 1  # the folder was removed just now; the worker says so
     while not stopping and os.getppid() == parent and not helper.over:
         helper.tick()
         time.sleep(TICK_SECONDS)

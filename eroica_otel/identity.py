@@ -26,12 +26,16 @@ JOBS = (
 """Where the job's name stands, by rank; a run id of torchrun counts unless it is the default or a random one."""
 
 
+_DIGITS = 9
+
+
 def _first(environment: Mapping[str, str], names: Sequence[str]) -> str:
     return next((environment[name] for name in names if environment.get(name, "").strip()), "")
 
 
 def _number(text: str, default: int) -> int:
-    return int(text) if text.strip().isdecimal() else default
+    text = text.strip()
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else default
 
 
 def resource_attributes(environment: Mapping[str, str]) -> dict[str, str]:
@@ -62,8 +66,7 @@ def resolve(
         argv: The process' arguments, for the script's name.
         distributed: The module torch.distributed if it is imported; its process group wins over variables.
     """
-    told = _number(_first(environment, RANKS), 0), _number(_first(environment, WORLDS), 1)
-    rank, world = _place(distributed) or told
+    rank, world = _place(distributed) or _told(environment)[:2]
     return Identity(
         # The script's name is one of the training's code: where those are to be hidden it names no job.
         training_job=config.training_job or job_name(environment, argv if config.redact == "none" else ()),
@@ -76,6 +79,26 @@ def resolve(
         run_id=environment.get("TORCHELASTIC_RUN_ID", "") or environment.get("SLURM_JOB_ID", ""),
         restart=_number(environment.get("TORCHELASTIC_RESTART_COUNT", ""), 0),
     )
+
+
+def problem(environment: Mapping[str, str], distributed: Any = None) -> str:
+    """Say what is wrong with the variables that tell rank and size, and the remedy; "" where they are not needed."""
+    return "" if _place(distributed) is not None else _told(environment)[2]
+
+
+def _told(environment: Mapping[str, str]) -> tuple[int, int, str]:
+    """Return rank and size by the launcher's variables, and what is wrong with them.
+
+    A size that cannot be is not believed: the worker is taken for one alone, and waits for no others.
+    """
+    names = [next((name for name in some if environment.get(name, "").strip()), "") for some in (RANKS, WORLDS)]
+    rank, size = (_number(environment.get(name, default), -1) for name, default in zip(names, "01", strict=True))
+    if rank >= 0 and (not names[1] or rank < size):
+        return rank, size, ""
+    rank = max(rank, 0)
+    given = " with ".join(f"{name}={environment[name][:40]!r}" for name in names if name)
+    remedy = "give each process its rank, from 0, and the number of all"
+    return rank, 1, f"{given} cannot be: {remedy}; this one is watched alone, as rank {rank}"
 
 
 def is_another(identity: Identity, distributed: Any = None) -> bool:

@@ -71,9 +71,7 @@ class Handle:
         self._guard("start", self._attach)
 
     def _attach(self) -> None:
-        for problem in self.config.problems:
-            self._guard.counts["config"] += 1
-            LOGGER.warning("eroica_otel: config: %s", problem)
+        self._say_problems(self.config.problems)
         if self.config.disabled:
             return
         self._hooks = Hooks(self._recorder, self._guard)
@@ -83,6 +81,11 @@ class Handle:
         itself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(itself()))
         atexit.register(self._at_exit)
+
+    def _say_problems(self, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self._guard.counts["config"] += 1
+            LOGGER.warning("eroica_otel: config: %s", problem)
 
     @property
     def recorder(self) -> Recorder:
@@ -103,16 +106,17 @@ class Handle:
             self.close()
             return
         # Imported here: a process without a training loop must not pay for numpy.
-        from eroica_otel import worker
+        from eroica_otel import identity, worker
 
         self._show_log()
+        self._say_problems(filter(None, [identity.problem(os.environ, sys.modules.get("torch.distributed"))]))
         self._worker = worker.start(
             self._recorder, self.config, self._guard, self._say, self.disable, self._start_again
         )
         self._end_with_child()
 
     def _start_again(self) -> None:
-        """1 Hz thread: this is another rank than was believed, since the process group came after the first input."""
+        """1 Hz thread: the folder is gone, or the process group came after the first input and tells another rank."""
         if self._worker is not None:
             self._at_exit(wait=True)
             if self._hooks is not None:  # else the training has closed it meanwhile

@@ -66,11 +66,15 @@ class HelperProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
         self._started_at = 0.0
-        (folder / CONFIG_FILE).write_text(json.dumps(asdict(config)))
+        self._options = json.dumps(asdict(config))
+        self._write_options()
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
+
+    def _write_options(self) -> None:
+        (self._folder / CONFIG_FILE).write_text(self._options)
 
     def keep_running(self) -> None:
         """Start the helper if it does not run; called once a second. Gives up after MOST_STARTS quick deaths."""
@@ -86,6 +90,8 @@ class HelperProcess:
         if self._starts < MOST_STARTS:
             self._starts += 1
             self._started_at = self._clock()
+            with suppress(FileNotFoundError):  # the folder was removed just now: the worker will start anew
+                self._write_options()  # each time: a cleaner of /tmp may have taken the file
             command = [sys.executable, "-m", "eroica_otel.helper", str(self._folder), str(os.getpid())]
             self._process = subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=True

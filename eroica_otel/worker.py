@@ -21,7 +21,7 @@ from eroica_otel.profile.watchdog import Watchdog
 from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
-from eroica_otel.status import WATCHDOG_FILE
+from eroica_otel.status import STATUS_FILE, WATCHDOG_FILE
 from eroica_otel.trainer import Windows
 from eroica_otel.wanted import described
 
@@ -81,7 +81,8 @@ def start(
 
     Args:
         disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
-        again: Called there when the process group tells of another rank or size than was known at the first event.
+        again: Called there when the process group tells of another rank or size than was known at the first event, or
+            when the private folder has been removed.
     """
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
@@ -97,9 +98,13 @@ def start(
 
     def tick() -> None:
         monitor.tick()
-        helper.keep_running()
+        whole = (folder / STATUS_FILE).exists()
+        if whole:  # else a helper would find nothing
+            helper.keep_running()
         guard("orders", orders.look)
-        if not windows.busy and is_another(identity, sys.modules.get("torch.distributed")):
+        if not windows.busy and (not whole or is_another(identity, sys.modules.get("torch.distributed"))):
+            if not whole:
+                guard.failed("folder", _gone(folder))
             guard("start", again)
 
     thread = MonitorThread(tick, guard)
@@ -107,6 +112,10 @@ def start(
     poller.start()
     thread.start()
     return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+
+
+def _gone(folder: Path) -> str:
+    return f"{folder} was removed; all is started anew in another, which EROICA_DIR can move; training is not affected"
 
 
 def _poller(recorder: Recorder, config: WorkerConfig, identity: Identity, guard: Guard) -> Poller:

@@ -43,7 +43,7 @@ def test_so_is_no(text: str) -> None:
         ("EROICA_RECENT_ITERATIONS", "50.5", "a whole number from 10 to 1000"),
         ("EROICA_RECENT_ITERATIONS", "9", "a whole number from 10 to 1000"),
         ("EROICA_CAPTURE", "LIGHT", "light or exact or stacks"),
-        ("EROICA_DISABLED", "maybe", "1 or 0"),
+        ("EROICA_REFERENCE", "maybe", "1 or 0"),
     ],
 )
 def test_a_malformed_variable_is_ignored_and_said_with_its_remedy(variable: str, text: str, remedy: str) -> None:
@@ -52,6 +52,14 @@ def test_a_malformed_variable_is_ignored_and_said_with_its_remedy(variable: str,
     (problem,) = config.problems
     assert problem == f"{variable}={text!r} is not usable: give {remedy}; it is ignored"
     assert all(getattr(config, name) == getattr(default, name) for name in OPTIONS)
+
+
+def test_a_kill_switch_that_is_not_understood_is_on_and_that_is_said() -> None:
+    config = WorkerConfig.from_env({"EROICA_DISABLED": "maybe"})
+    assert config.disabled is True
+    assert config.problems == ("EROICA_DISABLED='maybe' is not usable: give 1 or 0; nothing is watched",)
+    assert WorkerConfig.from_env({"EROICA_DISABLED": "maybe"}, disabled=False).disabled is False
+    assert WorkerConfig.from_env({}, disabled="x").disabled is True
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from eroica_otel.config import WorkerConfig
-from eroica_otel.identity import is_another, is_launched_as_rank_zero, job_name, pod_of, resolve, resource_attributes
+from eroica_otel.identity import (
+    is_another,
+    is_launched_as_rank_zero,
+    job_name,
+    pod_of,
+    problem,
+    resolve,
+    resource_attributes,
+)
 
 ARGV = ["/home/me/train.py", "--lr", "1"]
 
@@ -67,12 +75,37 @@ def test_the_job_is_named_by_the_first_who_has_a_name(environment: dict[str, str
         ({"RANK": "11", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 11, 16, 3),
         ({"RANK": "three", "WORLD_SIZE": "²"}, 0, 1, 0),
         ({"WORLD_SIZE": "0"}, 0, 1, 0),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, 5, 1, 5),
+        ({"RANK": "abc", "WORLD_SIZE": "2"}, 0, 1, 0),
+        ({"RANK": "9" * 5000, "WORLD_SIZE": "2"}, 0, 1, 0),
+        ({"RANK": "5"}, 5, 1, 5),
         ({}, 0, 1, 0),
     ],
 )
 def test_rank_and_size_come_from_the_launcher(environment: dict[str, str], rank: int, size: int, local: int) -> None:
     found = resolve(WorkerConfig(), environment, ARGV)
     assert (found.rank, found.world_size, found.local_rank) == (rank, size, local)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"RANK": "5", "WORLD_SIZE": "2"}, "RANK='5' with WORLD_SIZE='2' cannot be"),
+        ({"RANK": "2", "SLURM_NTASKS": "2"}, "RANK='2' with SLURM_NTASKS='2' cannot be"),
+        ({"RANK": "abc"}, "RANK='abc' cannot be"),
+        ({"WORLD_SIZE": "-1"}, "WORLD_SIZE='-1' cannot be"),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, ""),
+        ({"RANK": "5"}, ""),
+        ({}, ""),
+    ],
+)
+def test_variables_that_contradict_are_said_unless_a_process_group_tells(
+    environment: dict[str, str], said: str
+) -> None:
+    found = problem(environment)
+    assert found.startswith(said)
+    assert ("give each process its rank" in found) == bool(said)
+    assert problem(environment, Distributed()) == ""
 
 
 def test_a_process_group_wins_over_variables_once_it_is_there() -> None:

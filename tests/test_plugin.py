@@ -117,8 +117,11 @@ def test_an_older_handle_that_is_closed_late_leaves_the_newer_one_alone(job: Job
     assert len(new.recorder.rows) == 4
 
 
-def test_the_kill_switch_hooks_nothing(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EROICA_DISABLED", "1")
+@pytest.mark.parametrize(("text", "said"), [("1", 0), ("maybe", 1)])
+def test_the_kill_switch_hooks_nothing(
+    text: str, said: int, job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EROICA_DISABLED", text)
     owner: Any = torch.utils.data.dataloader._BaseDataLoaderIter
     before = owner.__next__
     handle = instrument()
@@ -126,6 +129,7 @@ def test_the_kill_switch_hooks_nothing(job: Job, monkeypatch: pytest.MonkeyPatch
     list(DataLoader(Items()))
     assert job.events == []
     assert len(handle.recorder.rows) == 0
+    assert len(warnings(caplog)) == said
 
 
 def test_an_unknown_option_is_named_and_the_others_hold(job: Job, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,6 +151,21 @@ def test_each_malformed_option_is_said_and_counted(
     ]
     assert handle._guard.counts == {"config": 2}
     list(DataLoader(Items()))
+    assert job.events == ["start"]
+
+
+def test_a_rank_that_cannot_be_is_said_once_at_the_first_event(
+    job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    handle = instrument()
+    assert warnings(caplog) == []
+    list(DataLoader(Items()))
+    list(DataLoader(Items()))
+    (text,) = warnings(caplog)
+    assert text.startswith("eroica_otel: config: RANK='5' with WORLD_SIZE='2' cannot be: give")
+    assert handle._guard.counts == {"config": 1}
     assert job.events == ["start"]
 
 
@@ -518,6 +537,40 @@ def test_loader_workers_stay_inert_and_the_training_is_watched(method: str, tmp_
     )
     sleeps = ["eroica-loader"]
     assert json.loads(done.stdout) == [[sleeps, sleeps, sleeps, sleeps, True, 2], True], done.stderr
+
+
+def test_a_folder_that_is_removed_is_made_again_with_a_helper_and_that_is_said_in_one_line(tmp_path: Path) -> None:
+    done = run(
+        script("""
+        import shutil, time
+        from pathlib import Path
+        import eroica_otel
+        def helper():
+            worker = handle._worker
+            return worker.helper.pid if worker is not None and (own / "status").exists() else None
+        def wait(there):
+            for _ in range(600):
+                if there():
+                    return
+                time.sleep(0.1)
+        own = Path(os.environ["EROICA_DIR"], f"pid-{os.getpid()}")
+        handle = eroica_otel.instrument()
+        train()
+        wait(helper)
+        before = helper()
+        shutil.rmtree(own.parent)
+        wait(lambda: helper() not in (None, before))
+        print(json.dumps([helper() not in (None, before), sorted(os.listdir(own))]))
+        handle.close()
+        """),
+        tmp_path,
+    )
+    again, there = json.loads(done.stdout)
+    assert again
+    assert {"config.json", "status"} <= set(there)
+    assert done.stderr.count("was removed; all is started anew") == 1
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path / "workers") == []
 
 
 def test_few_lines_reach_stderr_where_the_training_has_no_logging_and_none_stay_after_close(tmp_path: Path) -> None:

@@ -110,6 +110,27 @@ def test_it_reads_the_options_that_the_worker_has(beside: Beside, tmp_path: Path
     assert json.loads((tmp_path / CONFIG_FILE).read_text())["team"] == "vision"
 
 
+def test_options_that_a_cleaner_has_taken_are_written_again_and_a_folder_that_is_gone_is_no_failure(
+    beside: Beside, tmp_path: Path
+) -> None:
+    beside.helper.keep_running()
+    (tmp_path / CONFIG_FILE).unlink()
+    beside.started[0].code = -9
+    beside.helper.keep_running()
+    assert json.loads((tmp_path / CONFIG_FILE).read_text())["team"] == "vision"
+    (tmp_path / CONFIG_FILE).unlink()
+    tmp_path.rmdir()
+    beside.started[1].code = -9
+    beside.helper.keep_running()
+    assert len(beside.started) == 3
+
+
+def test_a_helper_without_a_folder_ends_in_silence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "eroica_otel.helper", str(tmp_path / "gone"), str(os.getpid())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_a_helper_that_was_killed_is_counted_and_started_again(beside: Beside) -> None:
     beside.helper.keep_running()
     beside.started[0].code = -9

@@ -15,8 +15,8 @@ from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query import promql
-from eroica_otel.query.client import Backend, Client
-from eroica_otel.query.decode import decode
+from eroica_otel.query.client import Backend, Client, QueryFailed
+from eroica_otel.query.decode import WORKERS_MOST, decode, is_rank, is_window
 from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Spell
 from eroica_otel.query.promql import Series
 from eroica_otel.query.reading import Shown, Tabled, Wanted, chosen
@@ -83,10 +83,17 @@ class BackendReader:
         return min(spell.last, spell.first + _PART_SECONDS) + SETTLE_SECONDS
 
     def _spells(self, wanted: Wanted) -> list[Spell]:
-        end = self._asker.ask("vector(time())")[0].samples[-1][1] + 1  # whole seconds in VictoriaMetrics
+        end = self._now() + 1  # whole seconds in VictoriaMetrics
         found = self._streamed(wanted, end) if self._asker.streams() else self._asked(wanted, end)
         fit = (spell for spell in found if wanted.of_job(spell.shown.team, spell.shown.training_job))
         return sorted(fit, key=lambda spell: spell.first)
+
+    def _now(self) -> float:
+        told = self._asker.ask("vector(time())")
+        if not told:
+            said = "it does not tell its time (vector(time())); give the address of a Prometheus"
+            raise QueryFailed("malformed", said)
+        return told[0].samples[-1][1]
 
     def _asked(self, wanted: Wanted, end: float) -> list[Spell]:
         """Return the windows by their number of workers at each step: a small answer however many there are."""
@@ -97,7 +104,8 @@ class BackendReader:
         question = f'count_values("window", {latest}) by ({", ".join(labels)})'
         begin = end - step * math.ceil(wanted.since_seconds / step)  # so that the last step is now
         times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
-        return [_spell(one, step) for one in self._asker.ask(question, RANGE_PATH, **times)]
+        spells = (_spell(one, step) for one in self._asker.ask(question, RANGE_PATH, **times))
+        return [spell for spell in spells if spell is not None]
 
     def _streamed(self, wanted: Wanted, end: float) -> list[Spell]:
         """Return the windows by all samples; VictoriaMetrics hides the newest steps of a question."""
@@ -105,7 +113,8 @@ class BackendReader:
         times: dict[tuple[str, str, int, str], tuple[float, float, set[str]]] = {}
         for series in self._asker.between(selected, end - wanted.since_seconds, end):
             own, _ = own_labels(series.labels, names.WINDOW_ID)
-            for value, samples in groupby(series.samples, itemgetter(1)):
+            ids = (sample for sample in series.samples if is_window(sample[1]))
+            for value, samples in groupby(ids, itemgetter(1)):
                 inside = [when for when, _ in samples]
                 key = own["team"], own["training_job"], int(value), own["reason"]
                 begin, until, ranks = times.get(key, (inside[0], inside[-1], set()))
@@ -146,11 +155,17 @@ class BackendReader:
         return {}
 
 
-def _spell(series: Series, step: float) -> Spell:
+def _spell(series: Series, step: float) -> Spell | None:
+    """Return the window that is counted in a series; None where another program has written what is none."""
     own, added = own_labels(series.labels, names.WINDOW_ID)
-    window_id = int(float(dict(added).get("window", "0")))
-    workers = int(max(value for _, value in series.samples))
-    shown = Shown(own["team"], own["training_job"], window_id, own["reason"], workers)
+    workers = max(value for _, value in series.samples)
+    try:
+        window_id = float(dict(added).get("window", ""))
+    except ValueError:
+        return None
+    if not is_window(window_id) or not 1 <= workers <= WORKERS_MOST:
+        return None
+    shown = Shown(own["team"], own["training_job"], int(window_id), own["reason"], int(workers))
     return Spell(shown, series.samples[0][0] - step, series.samples[-1][0])
 
 
@@ -161,7 +176,7 @@ def _showing(series: list[Series], shown: Shown) -> dict[Stream, Episode]:
         for stream, found in episodes(series).items()
         for episode in found
         if stream in kept
-        and stream.process.rank.isdecimal()
+        and is_rank(stream.process.rank)
         and (stream.process.training_job, stream.process.team) == (shown.training_job, shown.team)
         and episode.window_id == shown.window_id
     }

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eroica_otel import names
+from eroica_otel.query.decode import is_rank
 from eroica_otel.query.export import Row
 from eroica_otel.query.laid import Ask, Dictionaries
 from eroica_otel.query.promql import Series
@@ -79,7 +80,7 @@ def tables(rows: Iterable[Row], ask: Ask) -> list[Table]:
         key = own["part"], own["dict"]
         if key not in slots and key[0] in _TYPES:
             slots[key] = dictionaries.slots([key[1]], ask).get(key[1], ())
-        if slots.get(key) and own["rank"].isdecimal() and _is_whole(one, len(slots[key])):
+        if slots.get(key) and is_rank(own["rank"]) and _is_whole(one, len(slots[key])):
             if key not in found:
                 found[key] = _rows(key[0], slots[key])
             _put(found[key], int(own["rank"]), own, one.values)

@@ -199,6 +199,16 @@ def _identity(sheet: _Sheet) -> Identity:
     )
 
 
+def is_rank(text: str) -> bool:
+    """Return whether a label is the rank of a worker; another program may write what it likes under our names."""
+    return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < WORKERS_MOST
+
+
+def is_window(value: float) -> bool:
+    """Return whether a number is the id of a window."""
+    return 0 <= value < WINDOW_MOST
+
+
 def _whole(labels: Mapping[str, str], name: str, default: str) -> int:
     text = labels.get(name) or default
     if not (text.isascii() and text.isdigit() and len(text) <= 9):

@@ -18,6 +18,7 @@ from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.model import Point
 from eroica_otel.query.client import OUTCOMES, Backend, Client, QueryFailed
+from eroica_otel.query.decode import is_rank
 from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look, Spell
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.reading import Shown
@@ -190,9 +191,9 @@ class PrometheusSource:
 
     def _read_for_itself(self, found: Look, group: _Group, now: float) -> bool:
         """Read one window of one job, whole or of some ranks after the others; return whether all of it was there."""
-        take = self._take
-        if take is not None and found.workers[group[0][0].process[:2]] >= self._large:
-            whole = self._tried(lambda: self._read_table(take, group, now))
+        take, ranked = self._take, [one for one in group if is_rank(one[0].process.rank)]
+        if take is not None and ranked and found.workers[group[0][0].process[:2]] >= self._large:
+            whole = self._tried(lambda: self._read_table(take, ranked, now))
             if whole is not None:
                 return whole
         unsettled = False

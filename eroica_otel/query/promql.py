@@ -70,7 +70,9 @@ def checked_matchers(text: str, flag: str) -> str:
     Raises:
         ConfigError: they are none.
     """
-    inside = text.strip().removeprefix("{").removesuffix("}").strip()
+    inside = text.strip()
+    if inside.startswith("{") and inside.endswith("}"):
+        inside = inside[1:-1].strip()
     if not _MATCHERS.fullmatch(inside):
         raise ConfigError(f'{flag} {text!r} is no list of label matchers; give one, for example training_job=~"llm-.*"')
     return inside.rstrip(", ")

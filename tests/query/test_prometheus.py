@@ -537,3 +537,18 @@ def test_rows_that_are_not_whole_wait_for_the_next_look_and_then_are_all_there_i
     desk.look(after=5)
     assert [sorted(table.workers.rank.tolist()) for _, table in taken] == [[0, 1, 2], [3]]
     assert desk.source.settled
+
+
+def test_a_rank_that_is_none_holds_up_no_large_job(desk: Desk) -> None:
+    taken = large(desk)
+    strange = who(0).labels() | {"rank": "first"}
+    ours = [
+        Point(names.ITERATIONS.name, strange, 1.0),
+        Point(names.WINDOW_ID.name, strange | {"reason": "degraded"}, WINDOW),
+    ]
+    for when in (NOW - 10, NOW - 5):
+        desk.server.samples.add(when, ours, instance="z")
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+    desk.look()
+    ((_, table),) = taken
+    assert sorted(table.workers.rank.tolist()) == [0, 1, 2, 3]

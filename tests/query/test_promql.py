@@ -40,7 +40,9 @@ def test_matchers_of_the_user(text: str, inside: str) -> None:
     assert promql.checked_matchers(text, "--match") == inside
 
 
-@pytest.mark.parametrize("text", ["team", "team=a", 'team="a" or b', 'team="a"} or {b="c"', 'team="a"\\', '="a"'])
+@pytest.mark.parametrize(
+    "text", ["team", "team=a", 'team="a" or b', 'team="a"} or {b="c"', "}", "{", '{team="a"', 'team="a"\\', '="a"']
+)
 def test_what_is_no_matcher_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--match .* training_job=~"):
         promql.checked_matchers(text, "--match")
