@@ -62,15 +62,28 @@ def _gap(scene: Scene, workers: Sequence[int], culprits: Collection[int]) -> tup
 
 
 def victims_of(scene: Scene, workers: Sequence[int], gap: float, culprits: Collection[int]) -> Victims | None:
-    """Return the workers that wait longer than the culprits by more than half of the gap, None without any."""
+    """Return the workers that wait longer than the culprits by more than half of the gap, of their process groups where
+    these are known; None without any.
+    """
     if not gap > 0:
         return None
     bound = float(scene.waiting[list(workers)].min()) + scene.policy.victim_ratio * gap
-    waiting = (scene.waiting > bound) & ~scene.mask(culprits)
+    waiting = (scene.waiting > bound) & ~scene.mask(culprits) & _together(scene, workers)
     if not waiting.any():
         return None
     named = scene.columns.named
     return Victims(named(waiting), waits_in(scene, waiting), tuple(sorted(named(workers))))
+
+
+def _together(scene: Scene, workers: Sequence[int]) -> Bools:
+    """Return who is in a process group with one of these workers, all where the groups of these are not known, [W]."""
+    calls = scene.columns.calls
+    named = np.asarray(~calls.group.among(("",)), bool)
+    mine = named & np.isin(calls.worker, list(workers))
+    if not mine.any():
+        return np.ones(scene.size, bool)
+    members = named & np.isin(calls.group.codes, calls.group.codes[mine])
+    return scene.mask(np.unique(calls.worker[members]).tolist())
 
 
 def waits_in(scene: Scene, workers: Bools) -> str:
