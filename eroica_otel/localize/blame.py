@@ -30,26 +30,23 @@ class Blame:
         confirms: Whether the gap is beyond noise.
         impact: What the job would gain: the smaller of gap and excess, less what hid behind waiting before, never below
             0; the excess where no gap can be known.
-        behind: The same with what hid.
     """
 
     gap: float
     confirms: bool
     impact: float
-    behind: float
 
 
 def blame(scene: Scene, workers: Sequence[int], excess: float, culprits: Collection[int]) -> Blame:
     """Return the blame of ``workers`` for ``excess`` seconds; ``culprits`` are those of all findings of the window."""
     gap, noise = _gap(scene, workers, culprits)
     if not math.isfinite(gap):
-        return Blame(math.nan, False, max(excess, 0.0), max(excess, 0.0))
+        return Blame(math.nan, False, max(excess, 0.0))
     policy = scene.policy
     share = gap / scene.iteration
     steady = share >= policy.gap_least_ratio and gap >= policy.gap_errors * noise
-    behind = min(gap, excess)
-    impact = max(held_up(scene, workers, behind, culprits), 0.0)
-    return Blame(gap, share >= policy.gap_ratio or steady, impact, max(behind, 0.0))
+    impact = max(held_up(scene, workers, min(gap, excess), culprits), 0.0)
+    return Blame(gap, share >= policy.gap_ratio or steady, impact)
 
 
 def _gap(scene: Scene, workers: Sequence[int], culprits: Collection[int]) -> tuple[float, float]:
@@ -65,15 +62,28 @@ def _gap(scene: Scene, workers: Sequence[int], culprits: Collection[int]) -> tup
 
 
 def victims_of(scene: Scene, workers: Sequence[int], gap: float, culprits: Collection[int]) -> Victims | None:
-    """Return the workers that wait longer than the culprits by more than half of the gap, None without any."""
+    """Return the workers that wait longer than the culprits by more than half of the gap, of their process groups where
+    these are known; None without any.
+    """
     if not gap > 0:
         return None
     bound = float(scene.waiting[list(workers)].min()) + scene.policy.victim_ratio * gap
-    waiting = (scene.waiting > bound) & ~scene.mask(culprits)
+    waiting = (scene.waiting > bound) & ~scene.mask(culprits) & _together(scene, workers)
     if not waiting.any():
         return None
     named = scene.columns.named
     return Victims(named(waiting), waits_in(scene, waiting), tuple(sorted(named(workers))))
+
+
+def _together(scene: Scene, workers: Sequence[int]) -> Bools:
+    """Return who is in a process group with one of these workers, all where the groups of these are not known, [W]."""
+    calls = scene.columns.calls
+    named = np.asarray(~calls.group.among(("",)), bool)
+    mine = named & np.isin(calls.worker, list(workers))
+    if not mine.any():
+        return np.ones(scene.size, bool)
+    members = named & np.isin(calls.group.codes, calls.group.codes[mine])
+    return scene.mask(np.unique(calls.worker[members]).tolist())
 
 
 def waits_in(scene: Scene, workers: Bools) -> str:

@@ -187,13 +187,20 @@ def outside_findings(scene: Scene, most: int = 3) -> list[Finding]:
 
 def _of_family(scene: Scene, finding: Finding, whole: Key) -> Finding:
     """An input that is spread over many functions costs what all of them take beyond what is expected of one."""
-    seconds = median(totals(scene.columns, whole))
-    ratio = seconds / scene.iteration - scene.policy.expected(finding.kind)
-    if not ratio > finding.impact_ratio:
+    total = totals(scene.columns, whole)
+    seconds, costs = median(total), _beyond(scene, total, finding.kind)
+    if not costs > finding.impact_seconds:
         return finding
     share = percent(seconds / scene.iteration)
     evidence = (*finding.evidence, f"all functions of the input together take {duration(seconds)}, {share} of it")
-    return replace(finding, impact_ratio=ratio, impact_seconds=ratio * scene.iteration, evidence=evidence)
+    return replace(finding, impact_ratio=costs / scene.iteration, impact_seconds=costs, evidence=evidence)
+
+
+def _beyond(scene: Scene, total: Floats, kind: str) -> float:
+    """Return the seconds of an iteration beyond what is expected, on the median rank; never more than the median of
+    ``total``. A median share of a median iteration would be, where the ranks' iterations are not equally long.
+    """
+    return max(median(total - scene.policy.expected(kind) * scene.columns.iteration), 0.0)
 
 
 def expectation_finding(scene: Scene) -> Finding | None:
@@ -225,13 +232,14 @@ def _outside_finding(scene: Scene, apart: float, at: int, before: str, persisten
         everyone=True,
     )
     expected = scene.policy.expected(function.kind)
+    costs = _beyond(scene, judgement.now.total, function.kind)
     cause = refined(cause_of(facts, scene.policy), function_signs(scene, at), scene.policy)
     on_cpu = facts.on_excess / facts.excess if facts.excess > 0 else math.nan
     return finding_of(
         cause, verdict="job", severity="info", confidence="low", scope="job",
         advice=advice_on(cause, function, on_cpu, scene.policy.on_cpu_ratio),
         kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
-        impact_ratio=apart, impact_seconds=apart * scene.iteration,
+        impact_ratio=costs / scene.iteration, impact_seconds=costs,
         expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence=persistence,
         evidence=(
             f"takes {duration(median(judgement.now.total))} an iteration on the median rank, more than the "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eroica_otel.localize.jobwide import outside_findings
 from eroica_otel.localize.traces import judge_traces
+from eroica_otel.localize.verdict import scene_of_windows
 from eroica_otel.model import Identity, Pattern, WorkerWindow
 
 STEPS = 20
@@ -102,3 +104,16 @@ def test_windows_of_different_iterations_give_findings_of_low_confidence() -> No
 
 def test_nothing_at_all() -> None:
     assert judge_traces([], expected=0).findings == ()
+
+
+def test_what_is_outside_its_range_costs_no_more_than_it_takes_where_iterations_are_not_equally_long() -> None:
+    """Rank 0 reads for 0.7 of 1 ms, ranks 1 and 2 for 0.2 and 2 of 80 ms: a median of 0.7 ms, of which 0.69 ms are
+    beyond 1 % of 1 ms (-0.6 and 1.2 ms on the others). Ranks 3 and 4 read for 0.99 and 0.6 of 1 ms.
+    """
+    given = ((1.0, 0.7), (80.0, 0.2), (80.0, 2.0), (1.0, 0.99), (1.0, 0.6))
+    windows = [window({GEMM: s - r, READ: r}, rank=at, count=5) for at, (s, r) in enumerate(given)]
+    scene = scene_of_windows(windows)
+    assert scene is not None
+    (finding,) = outside_findings(replace(scene, iteration=0.08))
+    assert abs(finding.impact_seconds - 0.00069) < 1e-6
+    assert finding.evidence[0].startswith("takes 0.7 ms an iteration on the median rank")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eroica_otel.localize.verdict import judge
-from eroica_otel.model import Finding, Pattern, Report, WorkerWindow
+from eroica_otel.model import Collective, Finding, Pattern, Report, WorkerWindow
 from eroica_otel.publish.report.verdict import headline, outcome
 from factories_localize import (
     Rank,
@@ -636,3 +636,15 @@ def test_that_the_input_is_ruled_out_counts_the_loaders_processes_too() -> None:
     report = judge(window_of([rank(small, busy()) if at == 2 else rank(small) for at in range(4)]), expected=4)
     assert report.detail is not None
     assert any(text.startswith("input (at most 2.0 ms") for text in report.detail.ruled_out)
+
+
+@pytest.mark.parametrize(("known", "victims"), [(True, (3,)), (False, (0, 1, 3, 4, 5))])
+def test_victims_are_in_a_process_group_with_the_culprit_where_groups_are_known(
+    known: bool, victims: tuple[int, ...]
+) -> None:
+    def member(at: int) -> Rank:
+        groups = (Collective(f"pair-{at // 2}", 1, 1024, 0.001),) if known else ()
+        return rank(*(busy(),) * (at == 2), groups=groups)
+
+    (found,) = verdict([member(at) for at in range(6)]).victims
+    assert (found.ranks, found.waits_for) == (victims, (2,))
