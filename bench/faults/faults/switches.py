@@ -11,7 +11,7 @@ import os
 import pathlib
 from typing import Any, NamedTuple
 
-from bench.faults.faults import hangs, inputs, saving, slow, work
+from bench.faults.faults import hangs, inputs, saving, slow, unseen, work
 from bench.faults.faults.order import Fault, Order, Scene
 
 
@@ -73,6 +73,13 @@ SWITCHES = {
     "wait-for-own-name": Switch("batch", hangs.wait_for_own_name, ""),
     "other-order": Switch("after_step", hangs.other_order, ""),
     "log-dict": Switch("after_step", hangs.log_dict, ""),
+    "push-metrics": Switch("after_step", unseen.push_metrics),
+    "wait-for-flag": Switch("before_step", unseen.wait_for_flag),
+    "clean-text": Switch("load", unseen.clean_text),
+    "sync-buffers": Switch("after_step", unseen.sync_buffers, "buffers"),
+    "wait-for-baton": Switch("forward", unseen.wait_for_baton, ""),
+    "stop-early": Switch("after_step", unseen.stop_early, ""),
+    "beat": Switch("after_step", unseen.beat, ""),
 }
 """Every switch by the name of its order."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.faults.case import Case
-from bench.faults.table import cpu, inputs, network, python, quiet, still, work
+from bench.faults.table import cpu, inputs, network, python, quiet, still, unseen, work
 
 CASES: tuple[Case, ...] = (
     *python.CASES,
@@ -13,6 +13,7 @@ CASES: tuple[Case, ...] = (
     *network.CASES,
     *still.CASES,
     *quiet.CASES,
+    *unseen.CASES,
 )
 FEW: tuple[str, ...] = ("python", "input", "quota", "link", "batch", "gc-one", "left-out", "clean-1")
 """One of each kind of verdict and evidence."""
