@@ -134,8 +134,8 @@ file with 2. Changes count after a restart; nothing is lost by one.
 - **Cron.** `eroica-otel localize --prometheus URL --once --timeout 0 --state DIR` judges what the backend holds
   since the last run, of all jobs, and ends: 0 no finding is open, 1 one is, 3 nobody can tell. The folder carries
   findings and references from run to run.
-- **Files.** `eroica-otel localize --files DIR` judges the pattern files of a folder (JSON Lines that end in `.jsonl`, as
-  `eroica-otel query --json` writes them), also those that come and grow while it runs; a line counts when it has its
+- **Files.** `eroica-otel localize --files DIR` judges the pattern files of a folder (JSON Lines that end in `.jsonl`,
+  as `eroica-otel query --json` writes them), also those that come and grow while it runs; a line counts when it has its
   end. How far each file was read is in `--state`, so that a restart reads nothing twice.
 - **Large jobs.** From 4,096 workers on a job is read from its backend into columns, in either layout, and keeps the
   medians of each role as its reference instead of every worker's window. Hangs are read worker by worker. A localizer
