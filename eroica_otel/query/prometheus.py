@@ -90,15 +90,13 @@ class PrometheusSource:
         self._asker = Asker(client, backend.match, backend.api)
         self.url, self.failures = client.url, 0
         self._latest: dict[Process, float] = {}
-        self._seen: dict[_Shown, float] = {}
-        self._delivered: dict[_Shown, float] = {}
-        self._partial: dict[_Shown, int] = {}
+        self._seen, self._delivered = dict[_Shown, float](), dict[_Shown, float]()
+        self._partial = dict[_Shown, int]()
         self._spacing, self._last_good = 0.0, -1.0
         self.missed_seconds = 0.0
         self.down, self._empty, self.settled = "", False, False
-        self._told: set[str] = set()
+        self._told, self._rest = set[str](), 0.0
         self._refused: QueryFailed | None = None
-        self._rest = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eroica-query", daemon=True)
 
