@@ -7,7 +7,6 @@ the tests run and from what these came to, the causes of docs/method.md from loc
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from itertools import groupby
@@ -147,8 +146,8 @@ file with 2. Changes count after a restart; nothing is lost by one.
   starts later has no reference before the next reference window: copy the folder of the other while that one is
   stopped, or start both together.
 - **Is it alive?** `/-/healthy` answers 503 when no round was made for a minute,
-  `eroica_localizer_last_round_timestamp_seconds` tells when the last one was. `EroicaLocalizerStuck` fires when
-  rounds stop, `EroicaLocalizerAbsent` when it is gone.
+  `eroica_localizer_last_round_timestamp_seconds` tells when the last one was, and `EroicaLocalizerAbsent` fires when
+  it is gone.
 - **Versions.** Series tell their schema (`eroica_build_info`). This version reads its own and the one before; a
   worker with another is left out. The localizer says so, and so does the worker's log where it delivers here.
 """
@@ -170,7 +169,7 @@ def configuration_page() -> str:
             )
             rows.append(f"| {' | '.join(cells)} |")
         blocks.append(f"## Options: {title}\n\n" + "\n".join(rows) + "\n")
-    told = dict(re.findall(r"^    (\w+): (.*)$", inspect.getdoc(Patience) or "", re.MULTILINE))
+    told = dict(re.findall(r"^        (\w+): (.*)$", Patience.__doc__ or "", re.MULTILINE))
     rows = [f"| `{name}` | {getattr(Patience(), name):g} | {_bounds(name)} | {told[name]} |" for name in WAITS]
     blocks.append("\n".join(["## [patience]\n", "| key | default | range | meaning |", "|---|---|---|---|", *rows, ""]))
     rows = [f"| `{name}` | {getattr(Policy(), name):g} | {_bounds(name)} |" for name in THRESHOLDS]

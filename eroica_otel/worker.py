@@ -81,8 +81,7 @@ def start(
 
     Args:
         disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
-        again: Called there when the process group tells of another rank or size than was known at the first event, or
-            when the private folder has been removed.
+        again: Called there when the process group tells of another rank or size, or the folder has been removed.
     """
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
@@ -102,9 +101,7 @@ def start(
         if whole:  # else a helper would find nothing
             helper.keep_running()
         guard("orders", orders.look)
-        if not windows.busy and (not whole or is_another(identity, sys.modules.get("torch.distributed"))):
-            if not whole:
-                guard.failed("folder", _gone(folder))
+        if not windows.busy and _is_over(folder, whole, identity, guard):
             guard("start", again)
 
     thread = MonitorThread(tick, guard)
@@ -114,8 +111,12 @@ def start(
     return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
 
 
-def _gone(folder: Path) -> str:
-    return f"{folder} was removed; all is started anew in another, which EROICA_DIR can move; training is not affected"
+def _is_over(folder: Path, whole: bool, identity: Identity, guard: Guard) -> bool:
+    """Return whether all is to be started anew; say so where the folder is gone."""
+    if not whole:
+        moves = "all is started anew in another, which EROICA_DIR can move"
+        guard.failed("folder", f"{folder} was removed; {moves}; training is not affected")
+    return not whole or is_another(identity, sys.modules.get("torch.distributed"))
 
 
 def _poller(recorder: Recorder, config: WorkerConfig, identity: Identity, guard: Guard) -> Poller:
