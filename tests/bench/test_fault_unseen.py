@@ -84,7 +84,7 @@ def test_each_buffer_is_a_collective_of_its_own(
     unseen: ModuleType, order: Callable[..., Any], scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:
         with torch.profiler.profile() as profile:
             unseen.sync_buffers(None, order(5.0), scene)
@@ -95,7 +95,7 @@ def test_each_buffer_is_a_collective_of_its_own(
 
 def _stop_early(unseen: ModuleType, order: Any, scene: Any, store: str, rank: int, met: Any) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     dist.all_reduce(torch.ones(1))
     met.release()
     if rank == 1:
