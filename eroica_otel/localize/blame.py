@@ -30,23 +30,26 @@ class Blame:
         confirms: Whether the gap is beyond noise.
         impact: What the job would gain: the smaller of gap and excess, less what hid behind waiting before, never below
             0; the excess where no gap can be known.
+        behind: The same with what hid.
     """
 
     gap: float
     confirms: bool
     impact: float
+    behind: float
 
 
 def blame(scene: Scene, workers: Sequence[int], excess: float, culprits: Collection[int]) -> Blame:
     """Return the blame of ``workers`` for ``excess`` seconds; ``culprits`` are those of all findings of the window."""
     gap, noise = _gap(scene, workers, culprits)
     if not math.isfinite(gap):
-        return Blame(math.nan, False, max(excess, 0.0))
+        return Blame(math.nan, False, max(excess, 0.0), max(excess, 0.0))
     policy = scene.policy
     share = gap / scene.iteration
     steady = share >= policy.gap_least_ratio and gap >= policy.gap_errors * noise
-    impact = max(held_up(scene, workers, min(gap, excess), culprits), 0.0)
-    return Blame(gap, share >= policy.gap_ratio or steady, impact)
+    behind = min(gap, excess)
+    impact = max(held_up(scene, workers, behind, culprits), 0.0)
+    return Blame(gap, share >= policy.gap_ratio or steady, impact, max(behind, 0.0))
 
 
 def _gap(scene: Scene, workers: Sequence[int], culprits: Collection[int]) -> tuple[float, float]:

@@ -136,7 +136,9 @@ def function_of(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> i
 
 def _severity(scene: Scene, case: Case, blamed: Blame, ratio: float) -> str:
     policy = scene.policy
-    nobody_waits = ratio < policy.impact_least_ratio  # of what is published, so that an alarm never costs 0.0 %
+    # Where the trigger fired, the job is slower for certain, and what had hidden behind waiting before was too little.
+    waited = blamed.behind if scene.degraded else blamed.impact
+    nobody_waits = math.isfinite(blamed.gap) and waited / scene.iteration < policy.impact_least_ratio
     at = list(case.workers)
     throttled = float(scene.throttle_excess[at].max()) >= policy.throttle_ratio
     # Where all wait for cores, one that waits somewhat longer is chance.

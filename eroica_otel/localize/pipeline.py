@@ -42,7 +42,7 @@ def stage_blame(scene: Scene, workers: Sequence[int], excess: float) -> Blame:
     gap = median(idle[others]) - float(idle[list(workers)].min())
     confirms = gap >= scene.policy.gap_ratio * scene.iteration
     impact = max(min(gap, excess), 0.0)
-    return Blame(gap, confirms, impact)
+    return Blame(gap, confirms, impact, impact)
 
 
 def stage_evidence(scene: Scene, workers: Sequence[int]) -> tuple[str, ...]:
