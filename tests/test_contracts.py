@@ -173,3 +173,10 @@ def test_the_index_of_the_documentation_names_every_page() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     linked = re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text("utf-8"))
     assert sorted(linked) == sorted(pages)
+
+
+def test_no_test_takes_sleep_from_the_other_threads_of_its_process() -> None:
+    """A loop of theirs that sleeps between two looks would take a core, and memory where calls are kept."""
+    patched = re.compile(r"""setattr\([^,"']*\btime, ["']sleep["']|["']time\.sleep["']""")
+    found = [path.name for path in (ROOT / "tests").rglob("*.py") if patched.search(path.read_text("utf-8"))]
+    assert found == []

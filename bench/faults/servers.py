@@ -8,7 +8,7 @@ import socketserver
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 
@@ -37,7 +37,8 @@ class Slowness:
 class Throttle:
     """What a server of the board can be asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
         self._slowness = Slowness()
         self._asked: Counter[int] = Counter()
 
@@ -60,7 +61,7 @@ class Throttle:
         said = self._slowness
         self._asked[rank] += 1
         if rank in said.ranks and self._asked[rank] % said.every == 0:
-            time.sleep(said.seconds(size_bytes))
+            self._sleep(said.seconds(size_bytes))
 
 
 class _Samples(socketserver.StreamRequestHandler):

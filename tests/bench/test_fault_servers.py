@@ -15,14 +15,6 @@ from faultboard import board
 SERVERS = board("servers")
 
 
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return how long the servers wait; they do not."""
-    found: list[float] = []
-    monkeypatch.setattr(SERVERS.time, "sleep", found.append)
-    return found
-
-
 @pytest.fixture(params=["samples", "objects"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     made = SERVERS.Server(request.param, "127.0.0.1")
@@ -49,7 +41,9 @@ def test_an_answer_has_the_size_that_was_asked_for(server: Any) -> None:
     assert asked(server, 3, 1) == 1
 
 
-def test_only_the_ranks_that_are_named_wait(server: Any, slept: list[float]) -> None:
+def test_only_the_ranks_that_are_named_wait(server: Any) -> None:
+    slept: list[float] = []
+    server.throttle = SERVERS.Throttle(slept.append)
     server.throttle.slow({1, 2}, delay_seconds=0.5)
     for rank in range(4):
         assert asked(server, rank, 10) == 10
@@ -59,15 +53,17 @@ def test_only_the_ranks_that_are_named_wait(server: Any, slept: list[float]) -> 
     assert slept == [0.5, 0.5]
 
 
-def test_a_throttle_takes_time_for_each_byte(slept: list[float]) -> None:
-    throttle = SERVERS.Throttle()
+def test_a_throttle_takes_time_for_each_byte() -> None:
+    slept: list[float] = []
+    throttle = SERVERS.Throttle(slept.append)
     throttle.slow([1], delay_seconds=0.1, bytes_per_second=1000.0)
     throttle.wait(1, 500)
     assert slept == [pytest.approx(0.6)]
 
 
-def test_a_rank_may_wait_for_each_third_answer_alone(slept: list[float]) -> None:
-    throttle = SERVERS.Throttle()
+def test_a_rank_may_wait_for_each_third_answer_alone() -> None:
+    slept: list[float] = []
+    throttle = SERVERS.Throttle(slept.append)
     throttle.slow([1], delay_seconds=0.1, every=3)
     for _ in range(7):
         throttle.wait(1, 1)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,8 +93,7 @@ def test_another_process_is_woken(bell: Bell, tmp_path: Path) -> None:
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the list of what is slept from now on."""
     slept: list[float] = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)  # type: ignore[attr-defined]
-    monkeypatch.setattr(module.time, "monotonic", lambda: 7.0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=slept.append, monotonic=lambda: 7.0))
     return slept
 
 
