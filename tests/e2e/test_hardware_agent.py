@@ -274,8 +274,8 @@ def test_a_socket_and_a_ring_that_somebody_removed_come_back(agent: Agent) -> No
     (agent.folder / "net.ring").unlink()
     os.symlink("/etc/passwd", agent.folder / "net.ring")
     wait_until(lambda: announce(agent.folder, said()) == "", "the socket to be there again")
-    wait_until(lambda: (agent.folder / "net.ring").is_file() and alive(agent.folder, "net"), "the ring")
-    assert not (agent.folder / "net.ring").is_symlink()
+    ring = agent.folder / "net.ring"
+    wait_until(lambda: not ring.is_symlink() and ring.is_file() and alive(agent.folder, "net"), "the ring")
     assert agent.process.poll() is None
 
 
