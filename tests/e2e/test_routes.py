@@ -121,8 +121,10 @@ HEALTHY = tuple(job(each.training_job, each.team) for each in FAULTS)
 
 
 def show(page: MetricsServer, jobs: tuple[JobStatus, ...], failures: int) -> None:
-    points = [*localizer_points(LocalizerStatus("1", failures={"judge": failures}))]
-    page.publish(Publication(tuple(points + [point for each in jobs for point in job_points(each)])))
+    points = localizer_points(LocalizerStatus("1", failures={"judge": failures}))
+    # Nobody makes rounds here, which would be told as well.
+    points = [one for one in points if "last_round" not in one.name]
+    page.publish(Publication((*points, *(point for each in jobs for point in job_points(each)))))
 
 
 class Stack:
