@@ -45,8 +45,11 @@ VECTORS_PER_QUERY = 4000
 """Workers whose vectors are asked for at once, two each: 200 numbers are 6 KB."""
 RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
-STREAMED_PER_QUERY = 512
-"""The same of a stream, of which a line is held at a time; some 100,000 series, a third of VictoriaMetrics' limit."""
+STREAMED_PER_QUERY = 16_384
+"""The same of a stream, of which a line is held at a time; 3 million series, a third of VictoriaMetrics' limit."""
+
+LABELS = ("training_job", "team", "rank")
+"""What a worker's series are found by."""
 
 STANDING = (
     names.ITERATIONS, names.ITERATIONS_IRREGULAR, names.INPUT_WAIT, names.ITERATION_BASELINE,
@@ -165,22 +168,27 @@ class Asker:
         points = points_in(_without_vectors(self.between(selected, begin, end), laid), spans)
         return points | self._dictionaries.points(laid, spans, self._ask) if laid else points
 
-    def labelled(self, members: Sequence[Member]) -> Labelled:
+    def labelled(self, members: Sequence[Member], *, is_all: bool = False) -> Labelled:
         """Return the windows of streams of one job as columns, in the layout of labels.
+
+        Args:
+            is_all: They are all, or nearly all, of the job, which a stream that is not too long then gives whole: a
+                server takes seconds to find series by a list of thousands of ranks, and no time by the job alone.
 
         Raises:
             QueryFailed: a question has no usable answer.
         """
         found = Labelled({stream: _span(one) for stream, one in members})
         many = STREAMED_PER_QUERY if self.streams() else RANKS_PER_QUERY
+        labels = LABELS[:-1] if is_all and self.streams() and len(members) <= many else LABELS
         for first in range(0, len(members), many):
-            self._into(found, members[first : first + many])
+            self._into(found, members[first : first + many], labels)
         return found
 
-    def _into(self, found: Labelled, group: Sequence[Member]) -> None:
+    def _into(self, found: Labelled, group: Sequence[Member], labels: Sequence[str]) -> None:
         begin = min(episode.begin for _, episode in group)
         end = max(episode.begin for _, episode in group) + SETTLE_SECONDS
-        selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group]))
+        selected = promql.selector(OF_A_WINDOW, *_matchers([stream for stream, _ in group], labels))
         try:
             series = self._raw(selected, begin, end)
             first = next(series, None)
@@ -188,8 +196,8 @@ class Asker:
             if error.outcome != "too_large" or len(group) == 1:
                 raise
             half = len(group) // 2
-            self._into(found, group[:half])
-            self._into(found, group[half:])
+            self._into(found, group[:half], LABELS)
+            self._into(found, group[half:], LABELS)
             return
         found.take(series if first is None else chain([first], series))
 
@@ -236,7 +244,7 @@ class Asker:
         if len(vectors.workers) >= (len(ranks) or spell.shown.workers):
             return vectors
         others = members(vectors.workers.rank.tolist())
-        return joined([vectors, _of(table_of(job, self.labelled(others)), spell.shown, ranks)])
+        return joined([vectors, _of(table_of(job, self.labelled(others, is_all=not ranks)), spell.shown, ranks)])
 
     def _rows(self, spell: Spell) -> Iterator[export.Row]:
         """Yield the vectors of a window: by the stream all at once, by questions in shards of ranks."""
@@ -318,10 +326,10 @@ def _without_vectors(series: Iterable[Series], laid: list[Series]) -> Iterator[S
             yield one
 
 
-def _matchers(streams: Sequence[Stream]) -> Iterator[str]:
+def _matchers(streams: Sequence[Stream], labels: Sequence[str] = LABELS) -> Iterator[str]:
     """Yield matchers for job and ranks by the names that their labels have in the backend."""
     added = dict(streams[0].added)
-    for name in ("training_job", "team", "rank"):
+    for name in labels:
         values = sorted({str(getattr(stream.process, name)) for stream in streams})
         made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
         yield made(f"exported_{name}" if name in added else name, values)

@@ -32,6 +32,7 @@ class Reader:
 
     def __init__(self, server: BackendServer, api: str) -> None:
         self.samples = server.samples
+        self.streams = api == "victoriametrics"
         self._asker = Asker(Client(Backend(server.url, api=api, timeout_seconds=20)), "", api)
 
     def members(self, window_id: int) -> list[Member]:
@@ -44,8 +45,9 @@ class Reader:
         points = self._asker.windows(members)
         return [found for stream, _ in members if (found := decode(points[stream])) is not None]
 
-    def table(self, window_id: int = WINDOW) -> Table:
-        return table_of("llm-7b", self._asker.labelled(self.members(window_id)))
+    def table(self, window_id: int = WINDOW, without: int = 0, *, is_all: bool = False) -> Table:
+        """Return the table of all but the first few ranks."""
+        return table_of("llm-7b", self._asker.labelled(self.members(window_id)[without:], is_all=is_all))
 
 
 @pytest.fixture(params=["prometheus", "victoriametrics"])
@@ -94,6 +96,16 @@ def test_a_table_says_what_the_windows_say(reader: Reader, added: dict[str, Any]
     assert len(windows_read) == 5
     assert told(reader.table()) == told(rows_of(windows_read))
     assert reader.table(WINDOW - 60).workers.window_id.tolist() == [WINDOW - 60] * 5
+
+
+@pytest.mark.parametrize(("is_all", "without"), [(True, 0), (True, 2), (False, 2)])
+def test_a_whole_job_is_streamed_without_a_list_of_ranks(reader: Reader, is_all: bool, without: int) -> None:
+    reader.samples.scrape(NOW - 30, NOW, odd())
+    asked = len(reader.samples.questions)
+    table = reader.table(without=without, is_all=is_all)
+    assert told(table) == told(rows_of(reader.windows()[without:]))
+    question = next(one for one in reader.samples.questions[asked:] if names.PATTERN_BETA.name in one)
+    assert ("rank=" in question) is not (is_all and reader.streams)
 
 
 def test_the_verdict_is_that_on_the_windows(reader: Reader) -> None:
