@@ -43,7 +43,7 @@ def one_line(text: str, most: int = 300) -> str:
 
 
 Guard = Callable[[str, Callable[[], None]], None]
-"""Runs a function of ours inside the training, as the stage of that name: what it raises is counted, never let out."""
+"""Runs a function of ours as the stage of that name: what it raises is counted, never let out."""
 
 
 def unguarded(stage: str, call: Callable[[], None]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -75,7 +74,7 @@ class Sources:
         listen, backend, files, state = places
         if listen is None and backend is None and not files:
             raise ConfigError("the localizer has no source; give an address to listen on, a Prometheus or a folder")
-        guard, self._stopped = partial(faults.guard, "query"), False
+        guard, self._stopped = faults.guard, False
         self.reader = self.folder = None
         with ExitStack() as undo:
             self.receiver = None if listen is None else Receiver(listen, inlet.delivery)

@@ -1,4 +1,4 @@
-"""A daemon thread that calls a function once a second, or at once when it is woken, until it is asked to end."""
+"""A daemon thread that makes rounds: one after so many seconds, or at once when it is woken, until it shall end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import threading
 from collections.abc import Callable
 
 
-class MonitorThread:
-    """Runs ``tick`` once a second until stopped; what a round raises is the caller's ``guard``'s."""
+class Rounds:
+    """Calls ``once``, which does not raise and returns the seconds until the next round; the first is after ``first``.
 
-    def __init__(self, tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> None:
-        self._tick = tick
-        self._guard = guard
-        self._stopping = False
+    Attributes:
+        stopping: It was asked to end.
+    """
+
+    def __init__(self, name: str, once: Callable[[], float], first: float = 0.0) -> None:
+        self._once = once
+        self._first = first
+        self.stopping = False
         self._wake = threading.Event()
-        self._runner = threading.Thread(target=self._run, name="eroica-monitor", daemon=True)
+        self._runner = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._runner.start()
@@ -23,23 +27,24 @@ class MonitorThread:
         """Have the next round begin now; from any thread."""
         self._wake.set()
 
-    def stop(self) -> bool:
-        """Ask the thread to end, give it two seconds; return whether no round is going on any more.
+    def stop(self, seconds: float = 2.0) -> bool:
+        """Ask the thread to end, wait for at most so many seconds; return whether no round is going on any more.
 
         The thread itself may call this between two rounds.
         """
-        self._stopping = True
+        self.stopping = True
         self._wake.set()
         if self._runner is threading.current_thread():
             return True
         if self._runner.is_alive():
-            self._runner.join(timeout=2.0)
+            self._runner.join(timeout=seconds)
         return not self._runner.is_alive()
 
     def _run(self) -> None:
+        rest = self._first
         while True:
-            self._wake.wait(1.0)
+            self._wake.wait(rest)
             self._wake.clear()
-            if self._stopping:
+            if self.stopping:
                 return
-            self._guard("monitor", self._tick)
+            rest = self._once()

@@ -18,7 +18,7 @@ from eroica_otel.model import Identity
 from eroica_otel.monitor import Guard, Monitor
 from eroica_otel.orders import Orders
 from eroica_otel.profile.watchdog import Watchdog
-from eroica_otel.rounds import MonitorThread
+from eroica_otel.rounds import Rounds
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.spawn import HelperProcess
 from eroica_otel.status import STATUS_FILE, WATCHDOG_FILE
@@ -31,7 +31,7 @@ class Worker:
     """The parts of one worker that run."""
 
     windows: Windows
-    thread: MonitorThread
+    thread: Rounds
     poller: Poller
     monitor: Monitor
     helper: HelperProcess
@@ -104,11 +104,19 @@ def start(
         if not windows.busy and _is_over(folder, whole, identity, guard):
             guard("start", again)
 
-    thread = MonitorThread(tick, guard)
+    thread = _every_second(tick, guard)
     poller.on_agreed = thread.wake
     poller.start()
     thread.start()
     return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+
+
+def _every_second(tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> Rounds:
+    def once() -> float:
+        guard("monitor", tick)
+        return 1.0
+
+    return Rounds("eroica-monitor", once, first=1.0)
 
 
 def _is_over(folder: Path, whole: bool, identity: Identity, guard: Guard) -> bool:

@@ -6,8 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from grafana_api import FakeGrafana
 
 E2E = Path(__file__).parent / "e2e"
 LOOP = ("test_loop.py", "test_bad_input.py")
@@ -85,3 +89,14 @@ def _nothing_stays_hooked() -> Iterator[None]:
     """Fail a test after which torch is still hooked."""
     yield
     assert _left_hooked() == [], "still hooked after the test: close the handle of instrument()"
+
+
+@pytest.fixture
+def grafana() -> Iterator[FakeGrafana]:
+    """Fail a test that asks Grafana for what its contract does not know."""
+    from grafana_api import FakeGrafana  # here, for its imports are no other test's
+
+    server = FakeGrafana()
+    yield server
+    server.stop()
+    assert server.broken == []

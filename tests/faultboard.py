@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,17 @@ def board(name: str) -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
         return importlib.import_module(f"bench.faults.{name}")
+
+
+def faults(name: str) -> ModuleType:
+    """Return bench.faults.faults.NAME."""
+    return board(f"faults.{name}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def case(name: str = "input", **fields: Any) -> Any:

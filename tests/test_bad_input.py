@@ -75,7 +75,7 @@ class Door:
             wall=lambda: WINDOW + 3600.0,
         )  # fmt: skip
         if self.localizer.sources.reader is not None:
-            self.localizer.sources.reader._thread.run = lambda: None  # type: ignore[method-assign]
+            self.localizer.sources.reader.start = lambda: None  # type: ignore[method-assign]
         self.localizer.start()
         self._scraped = NOW
 

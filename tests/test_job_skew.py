@@ -39,7 +39,7 @@ class Desk:
         reader = self.localizer.sources.reader
         assert reader is not None
         self.reader = reader
-        reader._thread.run = lambda: None  # type: ignore[method-assign]
+        reader.start = lambda: None  # type: ignore[method-assign]
         self.localizer.start()
 
     def show(self, given: Sequence[WorkerWindow], state: str = "degraded") -> None:

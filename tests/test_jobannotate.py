@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,6 @@ from jobs import wait_until
 WINDOW = 1_764_430_000
 MS = 1000
 KEY = ("nlp", "llm-7b")
-
-
-@pytest.fixture
-def grafana() -> Iterator[FakeGrafana]:
-    server = FakeGrafana()
-    yield server
-    server.stop()
-    assert server.broken == []
 
 
 class Replica:

@@ -18,11 +18,11 @@ from eroica_otel.config import WorkerConfig
 from eroica_otel.model import Window
 from eroica_otel.monitor import Monitor
 from eroica_otel.plugin import Guard
-from eroica_otel.rounds import MonitorThread
 from eroica_otel.signals.hooks import Recorder
 from eroica_otel.signals.progress import progress
 from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusReader
 from eroica_otel.trainer import Windows
+from eroica_otel.worker import _every_second
 from factories_worker import FakeClock, Rows, identity, loop
 
 
@@ -383,23 +383,12 @@ def test_the_thread_runs_rounds_under_the_guard_until_it_is_stopped() -> None:
         rounds.append(stage)
         call()
 
-    thread = MonitorThread(ticked.set, guard)
+    thread = _every_second(ticked.set, guard)
     thread.start()
     assert ticked.wait(20)
     assert thread.stop()
     assert set(rounds) == {"monitor"}
     assert not [other for other in threading.enumerate() if other.name == "eroica-monitor"]
-
-
-def test_a_thread_that_is_woken_has_a_round_at_once() -> None:
-    ticked = threading.Event()
-    thread = MonitorThread(ticked.set, lambda stage, call: call())
-    waiting = thread._wake.wait
-    thread._wake.wait = lambda timeout=None: waiting()  # type: ignore[method-assign]  # no round but those asked for
-    thread.start()
-    thread.wake()
-    assert ticked.wait(20)
-    assert thread.stop()
 
 
 def test_the_poller_is_woken_once_for_a_new_wish(worker: Worker) -> None:
@@ -409,20 +398,6 @@ def test_the_poller_is_woken_once_for_a_new_wish(worker: Worker) -> None:
     worker("D0 O0")
     worker("D0 O0")
     assert woken == ["reference", ""]
-
-
-def test_a_round_that_hangs_does_not_hold_up_the_end() -> None:
-    inside, release = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        inside.set()
-        release.wait(60)
-
-    thread = MonitorThread(hang, lambda stage, call: call())
-    thread.start()
-    assert inside.wait(20)
-    assert not thread.stop()
-    release.set()
 
 
 def test_a_second_loop_in_the_process_is_watched_as_the_first_was(worker: Worker) -> None:

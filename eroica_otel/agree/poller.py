@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from eroica_otel.agree.store import Store
 from eroica_otel.agree.window import Standing, propose, wanted, window_from_bytes, window_to_bytes
 from eroica_otel.errors import Guard, unguarded
 from eroica_otel.model import Window
+from eroica_otel.rounds import Rounds
 
 RETRY_SECONDS = 10.0
 LATE_SECONDS = 5.0
@@ -69,9 +69,7 @@ class Poller:
         self._published: Standing | None = None
         self._retry_at = 0.0
         self._answered = clock()
-        self._stopping = False
-        self._wake = threading.Event()
-        self._runner = threading.Thread(target=self._run, name="eroica-poller", daemon=True)
+        self._rounds = Rounds("eroica-poller", self._once, first=1.0)
         self.standing: Standing | None = None
         self.agreed: deque[Window] = deque()
         self.looks: deque[Window] = deque()
@@ -84,30 +82,23 @@ class Poller:
         self.last_error = ""
 
     def start(self) -> None:
-        self._runner.start()
+        self._rounds.start()
 
     def wake(self) -> None:
         """Have the next round begin now, because there is something new to say; from any thread."""
-        self._wake.set()
+        self._rounds.wake()
 
     def stop(self) -> None:
         """Ask the thread to end and give it two seconds: a thread inside torch must not meet the interpreter's end."""
-        self._stopping = True
-        self._wake.set()
-        if self._runner.is_alive():
-            self._runner.join(timeout=2.0)
+        self._rounds.stop()
 
     def silent_seconds(self) -> float:
         """Return the time since the store answered."""
         return max(0.0, self._clock() - self._answered - 2.0)
 
-    def _run(self) -> None:
-        while True:
-            self._wake.wait(1.0)
-            self._wake.clear()
-            if self._stopping:
-                return
-            self._guard("store", self._round)
+    def _once(self) -> float:
+        self._guard("store", self._round)
+        return 1.0
 
     def _round(self) -> None:
         done = False

@@ -75,12 +75,10 @@ def between(client: Client, selected: str, begin: float, end: float) -> Iterator
     Raises:
         QueryFailed: the answer breaks off, or is none.
     """
-    fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
-    for line in client.lines(PATH, fields):
-        if line.strip():
-            series = parse(line)
-            if series.samples:
-                yield series
+    for line in _lines(client, selected, begin, end):
+        series = parse(line)
+        if series.samples:
+            yield series
 
 
 def raw_between(client: Client, selected: str, begin: float, end: float) -> Iterator[Raw]:
@@ -89,10 +87,12 @@ def raw_between(client: Client, selected: str, begin: float, end: float) -> Iter
     Raises:
         QueryFailed: the answer breaks off, or is none.
     """
+    yield from map(raw_of, _lines(client, selected, begin, end))
+
+
+def _lines(client: Client, selected: str, begin: float, end: float) -> Iterator[bytes]:
     fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
-    for line in client.lines(PATH, fields):
-        if line.strip():
-            yield raw_of(line)
+    yield from (line for line in client.lines(PATH, fields) if line.strip())
 
 
 def raw_of(line: bytes) -> Raw:
@@ -119,11 +119,7 @@ def rows_between(client: Client, selected: str, begin: float, end: float) -> Ite
     Raises:
         QueryFailed: the answer breaks off, or is none.
     """
-    fields = {"match[]": selected, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
-    for line in client.lines(PATH, fields):
-        row = row_of(line) if line.strip() else None
-        if row is not None:
-            yield row
+    yield from (row for row in map(row_of, _lines(client, selected, begin, end)) if row is not None)
 
 
 def row_of(line: bytes) -> Row | None:

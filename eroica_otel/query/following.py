@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from eroica_otel.errors import ConfigError, QueryError, one_line
+from eroica_otel.errors import ConfigError, Guard, QueryError, one_line, unguarded
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query.files import LINE_BYTES, SUFFIX, window_of
+from eroica_otel.rounds import Rounds
 
 LOOK_SECONDS = 1.0
 _ERRORS_KEPT = 64
@@ -24,10 +24,6 @@ _ERRORS_KEPT = 64
 logger = logging.getLogger(__name__)
 _Read = dict[str, tuple[int, int]]
 """By the name of a file its inode and how many bytes of it were read."""
-
-
-def _unguarded(act: Callable[[], None]) -> None:
-    act()
 
 
 class FolderSource:
@@ -46,7 +42,7 @@ class FolderSource:
         state: str = "",
         *,
         say: Callable[[str], None] = logger.info,
-        guard: Callable[[Callable[[], None]], None] = _unguarded,
+        guard: Guard = unguarded,
     ) -> None:
         """Prepare; nothing is read before ``start``.
 
@@ -66,27 +62,23 @@ class FolderSource:
         self.url, self.failures, self.settled, self._lines = folder, 0, False, 0
         self._read = _remembered(state)
         self._told: set[str] = set()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="eroica-files", daemon=True)
+        self._rounds = Rounds("eroica-files", self._once)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=1)
+        self._rounds.stop(1.0)
 
     def requests(self) -> Mapping[str, int]:
         """Return how many lines were taken in, and how many failed."""
         return {"ok": self._lines, "failed": self.failures}
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._guard(self.look)
-            self._stopping.wait(LOOK_SECONDS)
+    def _once(self) -> float:
+        self._guard("query", self.look)
+        return LOOK_SECONDS
 
     def look(self) -> None:
         """Read what is new, once.
@@ -97,7 +89,7 @@ class FolderSource:
         settled, before = True, dict(self._read)
         found = sorted(Path(self.url).glob(f"*{SUFFIX}"), key=lambda path: (path.stat().st_mtime_ns, path.name))
         for path in found:
-            if self._stopping.is_set():
+            if self._rounds.stopping:
                 return  # whoever takes may be closed already
             try:
                 settled &= self._read_file(path)

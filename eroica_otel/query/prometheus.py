@@ -7,7 +7,6 @@ backend's times; no worker's clock is compared with anything. What fails is coun
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from eroica_otel import names
-from eroica_otel.errors import QueryError
+from eroica_otel.errors import Guard, QueryError, unguarded
 from eroica_otel.model import Point
 from eroica_otel.query.client import OUTCOMES, Backend, Client, QueryFailed
 from eroica_otel.query.decode import is_rank
@@ -23,6 +22,7 @@ from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look,
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import Episode, Process, Stream
+from eroica_otel.rounds import Rounds
 from eroica_otel.table import Table
 from eroica_otel.tabled import taken
 
@@ -44,10 +44,6 @@ Take = Callable[[tuple[str, str], Table], object]
 _Group = list[tuple[Stream, Episode]]
 
 
-def _unguarded(act: Callable[[], None]) -> None:
-    act()
-
-
 class PrometheusSource:
     """Reads one backend in a thread of its own, from ``start`` to ``stop``.
 
@@ -66,7 +62,7 @@ class PrometheusSource:
         *,
         take: Take | None = None,
         say: Callable[[str], None] = logger.info,
-        guard: Callable[[Callable[[], None]], None] = _unguarded,
+        guard: Guard = unguarded,
         clock: Callable[[], float] = time.monotonic,
         large: int = LARGE_WORKERS,
     ) -> None:
@@ -97,27 +93,24 @@ class PrometheusSource:
         self.down, self._empty, self.settled = "", False, False
         self._told, self._rest = set[str](), 0.0
         self._refused: QueryFailed | None = None
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="eroica-query", daemon=True)
+        self._rounds = Rounds("eroica-query", self._once)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End; a question that is under way is left behind."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=1)
+        self._rounds.stop(1.0)
 
     def requests(self) -> Mapping[str, int]:
         """Return the number of questions by outcome; every outcome is present."""
         return {outcome: self._asker.counts[outcome] for outcome in OUTCOMES}
 
-    def _run(self) -> None:
-        while not self._stopping.wait(self._rest):
-            self._rest = self._backend.interval_seconds
-            self._guard(self.look)
+    def _once(self) -> float:
+        self._rest = self._backend.interval_seconds
+        self._guard("query", self.look)
+        return self._rest
 
     def look(self) -> None:
         """Look once and deliver what is new."""
@@ -272,7 +265,7 @@ class PrometheusSource:
         self._told_of(stream.process.rank, lambda: self._accept(Delivery(process, tuple(points), spacing)))
 
     def _told_of(self, rank: str, hand_over: Callable[[], object]) -> None:
-        if self._stopping.is_set():
+        if self._rounds.stopping:
             return  # whoever takes may be closed already
         try:
             hand_over()

@@ -342,9 +342,9 @@ def test_a_killed_server_is_counted_and_raises_nothing(server: Server) -> None:
     wait_for(lambda: poller.errors > 0)
     assert poller.last_error
     assert "\n" not in poller.last_error
-    assert poller._runner.is_alive()
+    assert poller._rounds._runner.is_alive()
     poller.stop()
-    assert not poller._runner.is_alive()
+    assert not poller._rounds._runner.is_alive()
 
 
 def test_after_an_error_it_waits_before_it_connects_again() -> None:
@@ -399,19 +399,19 @@ def test_what_nobody_foresaw_does_not_end_the_thread() -> None:
 
     def wait(timeout: float | None = None) -> bool:
         clock.now += RETRY_SECONDS
-        poller._stopping = next(waits)
+        poller._rounds.stopping = next(waits)
         return True
 
-    poller._wake.wait = wait  # type: ignore[method-assign]
-    poller._run()
+    poller._rounds._wake.wait = wait  # type: ignore[method-assign]
+    poller._rounds._run()
     assert failed == ["store", "store"]
 
 
 def test_who_is_woken_has_a_round_at_once_and_says_what_it_brought() -> None:
     told = threading.Event()
     poller = Poller(LocalStore, 1, 20.0)
-    waiting = poller._wake.wait
-    poller._wake.wait = lambda timeout=None: waiting()  # type: ignore[method-assign]  # no round but those asked for
+    waiting = poller._rounds._wake.wait
+    poller._rounds._wake.wait = lambda timeout=None: waiting()  # type: ignore[method-assign]  # no round but those asked for
     poller.on_agreed = told.set
     poller.standing = standing(0, wants="manual")
     poller.start()
@@ -419,7 +419,7 @@ def test_who_is_woken_has_a_round_at_once_and_says_what_it_brought() -> None:
     assert told.wait(20)
     assert [window.reason for window in poller.agreed] == ["manual"]
     poller.stop()
-    assert not poller._runner.is_alive()
+    assert not poller._rounds._runner.is_alive()
 
 
 def test_silence_is_the_time_since_the_last_answer() -> None:
@@ -439,7 +439,7 @@ def stays_in_the_store(poller: Poller) -> bool:
     """Whether the thread is inside a call of the store now and after a while."""
 
     def inside() -> bool:
-        frame = sys._current_frames().get(poller._runner.ident or 0)
+        frame = sys._current_frames().get(poller._rounds._runner.ident or 0)
         return frame is not None and frame.f_code.co_filename.endswith("agree/store.py")
 
     if not inside():
@@ -463,11 +463,11 @@ def test_a_frozen_server_takes_its_poller_and_nobody_else(server: Server) -> Non
         poller.standing = replace(standing(0), wants="manual")
         assert not poller.agreed
         poller.stop()
-        assert poller._runner.is_alive()
-        assert poller._runner.daemon
+        assert poller._rounds._runner.is_alive()
+        assert poller._rounds._runner.daemon
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
-    wait_for(lambda: not poller._runner.is_alive())
+    wait_for(lambda: not poller._rounds._runner.is_alive())
 
 
 def test_ranks_100_apart_get_no_window_and_each_that_wishes_is_told_why() -> None:

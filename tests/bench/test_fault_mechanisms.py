@@ -5,7 +5,6 @@ Needs root, as the board does: namespaces and cgroups.
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
@@ -14,24 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from eroica_otel.demo.nodes import Node, nodes
+from faultboard import ROOT, cpu_seconds, faults
 
-ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
 PORT = 5100
 MEGABYTE = 1_000_000
 PATIENCE_SECONDS = 60.0
-
-
-@pytest.fixture(scope="module")
-def faults() -> Iterator[Callable[[str], ModuleType]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT))
-        yield lambda name: importlib.import_module(f"bench.faults.faults.{name}")
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +72,7 @@ def carrier_changes(node: Node) -> int:
     return int(subprocess.run(["unshare", "-m", *inside], check=True, capture_output=True, text=True).stdout)
 
 
-def test_of_what_goes_over_a_lossy_link_a_part_is_lost_and_sent_again(
-    faults: Callable[[str], ModuleType], pair: list[Node]
-) -> None:
+def test_of_what_goes_over_a_lossy_link_a_part_is_lost_and_sent_again(pair: list[Node]) -> None:
     source, target = pair
     before = sent_again(source)
     with faults("network").losing(target, 0.2):
@@ -103,9 +92,7 @@ def sent_again(node: Node) -> int:
     return int(values[heads.index("RetransSegs")])
 
 
-def test_a_link_is_slow_for_its_seconds_and_then_as_before(
-    faults: Callable[[str], ModuleType], pair: list[Node]
-) -> None:
+def test_a_link_is_slow_for_its_seconds_and_then_as_before(pair: list[Node]) -> None:
     source, target = pair
     with faults("network").slow_for(target, 20, PATIENCE_SECONDS):
         wait_for(lambda: "20Mbit" in shaping(target))
@@ -125,9 +112,7 @@ def wait_for(reached: Callable[[], bool]) -> None:
         assert time.monotonic() < end, "waited in vain"
 
 
-def test_a_flapping_link_loses_its_carrier_again_and_again_and_is_up_in_the_end(
-    faults: Callable[[str], ModuleType], pair: list[Node]
-) -> None:
+def test_a_flapping_link_loses_its_carrier_again_and_again_and_is_up_in_the_end(pair: list[Node]) -> None:
     node = pair[1]
     before = carrier_changes(node)
     with faults("network").flapping(node, 0.05, 0.05):
@@ -135,9 +120,7 @@ def test_a_flapping_link_loses_its_carrier_again_and_again_and_is_up_in_the_end(
     assert megabits(pair[0], node, MEGABYTE) > 0
 
 
-def test_what_is_sent_while_a_link_is_down_arrives_when_it_is_up_again(
-    faults: Callable[[str], ModuleType], pair: list[Node]
-) -> None:
+def test_what_is_sent_while_a_link_is_down_arrives_when_it_is_up_again(pair: list[Node]) -> None:
     source, target = pair
     with faults("network").down(target, 1.5):
         wait_for(lambda: "state DOWN" in _link(target))
@@ -155,7 +138,7 @@ def megabits_from_now(source: Node, target: Node, size_bytes: int) -> float:
     return size_bytes * 8 / 1e6 / (time.monotonic() - begin)
 
 
-def test_foreign_traffic_takes_its_part_of_the_link(faults: Callable[[str], ModuleType], pair: list[Node]) -> None:
+def test_foreign_traffic_takes_its_part_of_the_link(pair: list[Node]) -> None:
     source, target = pair
     source.limit(50)
     alone = megabits(source, target, 4 * MEGABYTE)
@@ -187,16 +170,11 @@ def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 BUSY = "while True: pass"
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_neighbour_takes_most_of_a_core_from_who_is_bound_to_it(faults: Callable[[str], ModuleType]) -> None:
+def test_a_neighbour_takes_most_of_a_core_from_who_is_bound_to_it() -> None:
     core = max(os.sched_getaffinity(0))
     neighbour = [sys.executable, "-m", "bench.faults.faults.neighbour", str(core), "3"]
     mine = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}])\n{BUSY}"]
@@ -212,7 +190,7 @@ def run_delay_seconds(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
-def test_a_stopped_process_does_nothing_and_then_goes_on(faults: Callable[[str], ModuleType]) -> None:
+def test_a_stopped_process_does_nothing_and_then_goes_on() -> None:
     with _running([sys.executable, "-c", BUSY]) as process:
         wait_for(lambda: cpu_seconds(process.pid) > 0.05)
         with faults("signals").stopped([process.pid], PATIENCE_SECONDS):
@@ -222,7 +200,7 @@ def test_a_stopped_process_does_nothing_and_then_goes_on(faults: Callable[[str],
         wait_for(lambda: cpu_seconds(process.pid) > before)
 
 
-def test_a_process_is_stopped_again_and_again(faults: Callable[[str], ModuleType]) -> None:
+def test_a_process_is_stopped_again_and_again() -> None:
     with _running([sys.executable, "-c", BUSY]) as process:
         with faults("signals").stopped([process.pid], 0.05, 0.05):
             for wanted in (True, False, True, False, True):
@@ -230,7 +208,7 @@ def test_a_process_is_stopped_again_and_again(faults: Callable[[str], ModuleType
         assert state(process.pid) != "T"
 
 
-def test_a_killed_process_is_gone_and_one_that_is_gone_is_no_error(faults: Callable[[str], ModuleType]) -> None:
+def test_a_killed_process_is_gone_and_one_that_is_gone_is_no_error() -> None:
     with _running([sys.executable, "-c", BUSY]) as process:
         for _ in range(2):
             faults("signals").send([process.pid], signal.SIGKILL)
@@ -279,9 +257,7 @@ def major_faults(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[9])
 
 
-def test_a_table_larger_than_the_memory_left_is_read_from_disk_again_and_again(
-    faults: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
+def test_a_table_larger_than_the_memory_left_is_read_from_disk_again_and_again(tmp_path: Path) -> None:
     memory = faults("memory")
     faults("inputs").make_shards(tmp_path, 1)
     with in_group("memory", [sys.executable, "-c", LOOK_UP, str(tmp_path)]) as (process, group):
@@ -306,7 +282,7 @@ READ = (
 )
 
 
-def test_a_slow_disk_makes_reading_samples_slow(faults: Callable[[str], ModuleType], tmp_path: Path) -> None:
+def test_a_slow_disk_makes_reading_samples_slow(tmp_path: Path) -> None:
     device = os.stat(tmp_path).st_dev
     faults("inputs").make_shards(tmp_path, 1)
     with in_group("blkio", [sys.executable, "-c", READ, str(tmp_path)]) as (process, group):

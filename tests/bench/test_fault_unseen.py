@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -18,42 +17,37 @@ import pytest
 import torch
 import torch.distributed as dist
 
-ROOT = Path(__file__).parents[2]
+from faultboard import ROOT, board, cpu_seconds, faults
+from jobs import wait_until
+
 PATIENCE_SECONDS = 60.0
 
 
-@pytest.fixture(scope="module")
-def module() -> Iterator[Callable[[str], ModuleType]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT))
-        yield lambda name: importlib.import_module(f"bench.faults.{name}")
+@pytest.fixture
+def unseen() -> ModuleType:
+    return faults("unseen")
 
 
 @pytest.fixture
-def unseen(module: Callable[[str], ModuleType]) -> ModuleType:
-    return module("faults.unseen")
-
-
-@pytest.fixture
-def order(module: Callable[[str], ModuleType]) -> Callable[..., Any]:
+def order() -> Callable[..., Any]:
     def made(value: float = 0.0, **more: Any) -> Any:
-        return module("faults.order").Order.of({"switch": "any", "ranks": (0,), "value": value, **more})
+        return faults("order").Order.of({"switch": "any", "ranks": (0,), "value": value, **more})
 
     return made
 
 
 @pytest.fixture
-def scene(module: Callable[[str], ModuleType]) -> Any:
-    return module("faults.order").Scene(0, 4, 3)
+def scene() -> Any:
+    return faults("order").Scene(0, 4, 3)
 
 
-def test_there_are_twenty_of_which_three_are_silent_and_two_hang(module: Callable[[str], ModuleType]) -> None:
-    case, cases = module("case"), module("table.unseen").CASES
+def test_there_are_twenty_of_which_three_are_silent_and_two_hang() -> None:
+    case, cases = board("case"), board("table.unseen").CASES
     assert len(cases) == 20
     assert [row.name for row in cases if row.group != case.UNSEEN or not row.name.startswith("u-")] == []
     verdicts = [row.verdict for row in cases]
     assert (verdicts.count(case.SILENCE), verdicts.count(case.HANG)) == (3, 2)
-    assert [row.name for row in module("table.every").CASES if row.group == case.UNSEEN] == [row.name for row in cases]
+    assert [row.name for row in board("table.every").CASES if row.group == case.UNSEEN] == [row.name for row in cases]
 
 
 def test_a_tracker_answers_as_late_as_it_is_told_to(unseen: ModuleType, order: Callable[..., Any], scene: Any) -> None:
@@ -158,25 +152,15 @@ class Cores:
         self.started.append(subprocess.Popen(command, cwd=ROOT))
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_a_job_that_was_left_over_is_busy_on_each_core(unseen: ModuleType, module: Callable[[str], ModuleType]) -> None:
-    board = Cores()
+def test_a_job_that_was_left_over_is_busy_on_each_core(unseen: ModuleType) -> None:
+    cores = Cores()
     with ExitStack() as undo:
-        unseen.left_over()(board, undo, module("case").Drawn(1, (0,), 1.2, 0))
-    [process] = board.started
+        unseen.left_over()(cores, undo, board("case").Drawn(1, (0,), 1.2, 0))
+    [process] = cores.started
     try:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while os.sched_getaffinity(process.pid) != set(board.cores) and time.monotonic() < end:
-            time.sleep(0.05)
-        bound = _cpu_seconds(process.pid)
-        while _cpu_seconds(process.pid) < bound + 0.1 and time.monotonic() < end:
-            time.sleep(0.05)
-        assert os.sched_getaffinity(process.pid) == set(board.cores)
-        assert _cpu_seconds(process.pid) >= bound + 0.1
+        wait_until(lambda: os.sched_getaffinity(process.pid) == set(cores.cores), "it to be bound")
+        bound = cpu_seconds(process.pid)
+        wait_until(lambda: cpu_seconds(process.pid) >= bound + 0.1, "it to be busy")
     finally:
         process.kill()
         process.wait()

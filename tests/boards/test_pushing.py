@@ -25,14 +25,6 @@ SHIPPED = boards.read(assets.path("grafana") / "dashboards")
 ONE, TWO = (Board(uid, uid.title(), {"uid": uid, "title": uid.title(), "panels": []}) for uid in ("one", "two"))
 
 
-@pytest.fixture
-def grafana() -> Iterator[FakeGrafana]:
-    server = FakeGrafana()
-    yield server
-    server.stop()
-    assert server.broken == []
-
-
 def pushed(grafana: FakeGrafana, *given: Board, access: dict[str, Any] | None = None, **wish: Any) -> list[str]:
     said: list[str] = []
     push(

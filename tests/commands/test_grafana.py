@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,6 @@ from eroica_otel.boards.push import FOLDER_TITLE, FOLDER_UID, SOURCE_UID
 from eroica_otel.commands.main import main
 from eroica_otel.errors import ConfigError
 from grafana_api import TOKEN, FakeGrafana
-
-
-@pytest.fixture
-def grafana() -> Iterator[FakeGrafana]:
-    server = FakeGrafana()
-    yield server
-    server.stop()
-    assert server.broken == []
 
 
 @pytest.fixture(autouse=True)

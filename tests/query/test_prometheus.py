@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -391,13 +392,14 @@ def test_a_source_that_starts_again_delivers_again_and_the_store_takes_nothing_t
 
 def test_a_failure_that_nobody_foresaw_does_not_end_the_thread(desk: Desk) -> None:
     seen: list[Exception] = []
+    failed = threading.Event()
 
-    def guard(act: Callable[[], None]) -> None:
+    def guard(stage: str, act: Callable[[], None]) -> None:
         try:
             act()
         except ZeroDivisionError as error:
             seen.append(error)
-            source._stopping.set()
+            failed.set()
 
     def broken(delivery: Delivery) -> None:
         raise ZeroDivisionError
@@ -405,9 +407,9 @@ def test_a_failure_that_nobody_foresaw_does_not_end_the_thread(desk: Desk) -> No
     desk.server.samples.scrape(NOW - 20, NOW, whole())
     source = PrometheusSource(Backend(desk.server.url), broken, say=desk.lines.append, guard=guard)
     source.start()
-    source._thread.join(timeout=20)
+    assert failed.wait(20)
+    assert source._rounds.stop(20)
     assert len(seen) == 1
-    source.stop()
 
 
 def test_a_refusal_in_the_middle_of_a_window_leaves_it_for_the_next_look(desk: Desk) -> None:
