@@ -95,12 +95,12 @@ def measured(pid: int, seconds: float) -> dict[str, float]:
         use.sample(True)
         time.sleep(0.02)
     found = use.during(begin, end)
-    for name, before, after in (
-        ("throttled", throttled, throttled_ns(pid)),
-        ("run_delay", delay, run_delay_ns(pid, pid)),
-    ):
-        if before is not None and after is not None:
-            found[name] = (after - before) / (end - begin)
+    grown = [(after - throttled[folder]) for folder, after in throttled_ns(pid).items() if folder in throttled]
+    waited = run_delay_ns(pid, pid)
+    if grown:
+        found["throttled"] = max(grown) / (end - begin)
+    if delay is not None and waited is not None:
+        found["run_delay"] = (waited - delay) / (end - begin)
     use.close()
     return found
 

@@ -58,7 +58,7 @@ def run(iterations: int, state: State) -> float:
 def window_of(profiler: TorchProfiler, iterations: int, folder: Path) -> WindowCapture:
     """Return a window as the plugin makes it, not started, that writes to ``folder``."""
     window, who = Window(1, "manual", 0, iterations), Identity("window_cost", 0, "localhost")
-    return WindowCapture(window, who, folder, profiler, 1000.0, None, lambda: Readings(None, None))
+    return WindowCapture(window, who, folder, profiler, 1000.0, None, lambda: Readings(None, {}))
 
 
 def fill(window: WindowCapture, state: State, iterations: int) -> float:

@@ -30,15 +30,19 @@ def process_state(pid: int, proc: Path = PROC) -> str | None:
     return text.rpartition(") ")[2][:1] if ") " in text else None
 
 
-def throttled_ns(pid: int, proc: Path = PROC, sys: Path = SYS) -> int | None:
-    """Return how long the process was throttled, cumulative, the most of all cgroups around it; None without one."""
-    seen = []
+def throttled_ns(pid: int, proc: Path = PROC, sys: Path = SYS) -> dict[str, int]:
+    """Return how long each cgroup around the process was throttled, cumulative, by its folder; {} where none tells.
+
+    They stay apart, as each began to count at another time: the largest may be one that was throttled long ago, and
+    hide the quota that holds now.
+    """
+    seen: dict[str, int] = {}
     for folder in folders(pid, "cpu", proc, sys):
         fields = table(folder / "cpu.stat")
         for name, factor in (("throttled_usec", 1000), ("throttled_time", 1)):
             if (value := integer(fields.get(name))) is not None:
-                seen.append(value * factor)
-    return max(seen, default=None)
+                seen[str(folder)] = value * factor
+    return seen
 
 
 def _rooms(folder: Path) -> list[int]:

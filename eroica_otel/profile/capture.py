@@ -29,10 +29,10 @@ BYTES_PER_EVENT_FILE = 300
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Cumulative readings at one border of a window; None = cannot be read."""
+    """Cumulative readings at one border of a window; None = cannot be read, {} = no cgroup tells of throttling."""
 
     run_delay_ns: int | None
-    throttled_ns: int | None
+    throttled_ns: Mapping[str, int]
 
 
 def affordable_iterations(
@@ -94,7 +94,7 @@ class WindowCapture:
         self._sampler = StackSampler(self._thread, hertz, nic)
         self._borders: list[int] = []
         self._offsets = [0, 0]
-        self._before = self._after = Readings(None, None)
+        self._before = self._after = Readings(None, {})
         self._running = False
         self.blocked_seconds = 0.0
         self.failure = ""
@@ -206,7 +206,7 @@ class WindowCapture:
             nic_tx=np.array(sampler.nic_tx, np.int64)[:seen],
             nic_rx=np.array(sampler.nic_rx, np.int64)[:seen],
             blocked_seconds=self.blocked_seconds,
-            throttled_ratio=_share(self._before.throttled_ns, self._after.throttled_ns, length),
+            throttled_ratio=_largest_share(self._before.throttled_ns, self._after.throttled_ns, length),
             run_delay_ratio=_share(self._before.run_delay_ns, self._after.run_delay_ns, length),
             end_realtime_seconds=time.time(),
             gpu=self._profiler is not None and self._profiler.gpu,
@@ -226,3 +226,9 @@ def _share(before: int | None, after: int | None, length_ns: int) -> float | Non
     if before is None or after is None:
         return None
     return min(1.0, max(0, after - before) / length_ns)
+
+
+def _largest_share(before: Mapping[str, int], after: Mapping[str, int], length_ns: int) -> float | None:
+    """Return the largest of the shares of several readings, by name; None where none was read at both borders."""
+    shares = (_share(before[name], after[name], length_ns) for name in before.keys() & after.keys())
+    return max((share for share in shares if share is not None), default=None)

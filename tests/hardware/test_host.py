@@ -31,8 +31,10 @@ class Machine:
     def memory(self, mib: int) -> None:
         self.write(self.proc / "meminfo", f"MemTotal: 99 kB\nMemAvailable: {mib * 1024} kB\nHugePages_Total: 0\n")
 
-    def throttled(self) -> int | None:
-        return throttled_ns(PID, self.proc, self.sys)
+    def throttled(self) -> dict[str, int]:
+        """Return what each cgroup tells, by its path below the mount."""
+        found = throttled_ns(PID, self.proc, self.sys)
+        return {path.removeprefix(str(self.cgroups)): value for path, value in found.items()}
 
     def free(self) -> int | None:
         return free_memory_bytes(PID, self.proc, self.sys)
@@ -78,41 +80,41 @@ def test_a_process_that_is_gone_has_no_state(text: str | None, machine: Machine)
 def test_v2_the_own_cgroup_was_throttled(machine: Machine) -> None:
     machine.process("cgroup", "0::/kubepods/pod1/container\n")
     v2(machine, "kubepods/pod1/container", cpu_stat="usage_usec 5\nnr_throttled 2\nthrottled_usec 70\n")
-    assert machine.throttled() == 70_000
+    assert machine.throttled() == {"/kubepods/pod1/container": 70_000}
 
 
-def test_v2_a_cgroup_around_it_was_throttled(machine: Machine) -> None:
+def test_v2_each_cgroup_around_it_tells_of_itself(machine: Machine) -> None:
     machine.process("cgroup", "0::/slurm/job_1/step_0\n")
     v2(machine, "slurm/job_1/step_0", cpu_stat="throttled_usec 0\n")
     v2(machine, "slurm/job_1", cpu_stat="throttled_usec 90\n")
     v2(machine, "", cpu_stat="usage_usec 5\n")
-    assert machine.throttled() == 90_000
+    assert machine.throttled() == {"/slurm/job_1/step_0": 0, "/slurm/job_1": 90_000}
 
 
 def test_v2_a_container_sees_its_root_only_whatever_its_path(machine: Machine) -> None:
     machine.process("cgroup", "0::/../../kubepods/pod1\n")
     v2(machine, "", cpu_stat="throttled_usec 3\n")
     machine.write(machine.cgroups.parent.parent / "kubepods" / "pod1" / "cpu.stat", "throttled_usec 999\n")
-    assert machine.throttled() == 3_000
+    assert machine.throttled() == {"": 3_000}
 
 
 def test_v1_throttled_time_is_in_nanoseconds(machine: Machine) -> None:
     machine.process("cgroup", "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n1:name=systemd:/\n")
     machine.write(machine.cgroups / "cpu,cpuacct" / "docker" / "x" / "cpu.stat", "nr_periods 1\nthrottled_time 555\n")
-    assert machine.throttled() == 555
+    assert machine.throttled() == {"/cpu,cpuacct/docker/x": 555}
 
 
 def test_v1_inside_a_container_the_path_does_not_exist(machine: Machine) -> None:
     machine.process("cgroup", "3:cpu,cpuacct:/docker/x\n")
     machine.write(machine.cgroups / "cpu" / "cpu.stat", "throttled_time 555\n")
-    assert machine.throttled() == 555
+    assert machine.throttled() == {"/cpu": 555}
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense\n", "0::/\n", "0:/\n\n"])
 def test_without_a_controller_throttling_is_not_known_which_is_not_zero(text: str | None, machine: Machine) -> None:
     if text is not None:
         machine.process("cgroup", text)
-    assert machine.throttled() is None
+    assert machine.throttled() == {}
 
 
 def test_v2_free_memory_is_the_least_room_on_the_way_up_and_of_the_machine(machine: Machine) -> None:

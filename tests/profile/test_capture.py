@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,17 @@ def train(iterations: int = 1) -> None:
 
 
 def readings() -> Readings:
-    return Readings(1000, None)
+    return Readings(1000, {})
 
 
 class Job:
     """What the trainer holds: the look at the user's profiler, and the window that runs."""
 
-    def __init__(self, folder: Path, mode: str = "light") -> None:
+    def __init__(self, folder: Path, mode: str = "light", read: Callable[[], Readings] = readings) -> None:
         self.user = UserProfiler(torch, self.give_way)
         self.profiler = None if mode == "stacks" else TorchProfiler(torch, mode, self.user)
         self.folder = folder / "window-1"
-        self.capture = WindowCapture(WINDOW, identity(), self.folder, self.profiler, 1000.0, None, readings)
+        self.capture = WindowCapture(WINDOW, identity(), self.folder, self.profiler, 1000.0, None, read)
 
     def give_way(self) -> None:
         self.capture.abort("it goes first")
@@ -139,6 +139,18 @@ def test_what_was_captured_is_what_the_helper_reads(job: Job) -> None:
     assert read.run_delay_ratio == 0.0
     assert read.throttled_ratio is None
     assert read.training_thread == threading.get_native_id()
+
+
+def test_the_cgroup_that_was_throttled_in_the_window_counts_and_not_the_one_that_was_before(tmp_path: Path) -> None:
+    """The job's was throttled for an hour before; the step's, made since, counts; one that is gone tells nothing."""
+    before, after = {"/job": 3600 * 10**9, "/job/step": 0, "/gone": 0}, {"/job": 3600 * 10**9, "/job/step": 30 * 10**6}
+    borders = iter([Readings(0, before), Readings(0, after)])
+    job = Job(tmp_path, "stacks", lambda: next(borders))
+    try:
+        done = job.run(3)
+    finally:
+        job.close()
+    assert done.throttled_ratio == pytest.approx(30e6 / (done.end_ns - done.start_ns))
 
 
 def test_nobody_else_may_read_a_window(job: Job) -> None:
