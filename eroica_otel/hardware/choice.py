@@ -10,18 +10,29 @@ from typing import NamedTuple
 
 from eroica_otel.hardware.source import Resource
 
+MOST_APART_NS = 500_000_000
+"""Samples further apart than this tell nothing about the time in between: the source was not read."""
+RENEWED_APART_NS = 2_000_000_000
+"""The same of a dcgm-exporter that renews its numbers once a second, as means over that second: asked once a second, a
+page is now and then the one before, and the next one comes after two."""
+
 
 class Way(NamedTuple):
     """One way to know a resource: a family of the agent's, and its columns, of a link one for each direction."""
 
     family: str
     columns: tuple[str, ...]
+    apart_ns: int = MOST_APART_NS
 
 
 WAYS: Mapping[str, tuple[Way, ...]] = {
-    "sm_clock": (Way("nvml", ("sm_clock",)), Way("rocm", ("sm_clock",))),
-    "sm": (Way("nsys", ("sm",)), Way("gpm", ("sm",)), Way("dcgm", ("sm",))),
-    "dram": (Way("nsys", ("dram",)), Way("gpm", ("dram",)), Way("dcgm", ("dram",))),
+    "sm_clock": (
+        Way("nvml", ("sm_clock",)),
+        Way("rocm", ("sm_clock",)),
+        Way("dcgm", ("sm_clock",), RENEWED_APART_NS),
+    ),
+    "sm": (Way("nsys", ("sm",)), Way("gpm", ("sm",)), Way("dcgm", ("sm",), RENEWED_APART_NS)),
+    "dram": (Way("nsys", ("dram",)), Way("gpm", ("dram",)), Way("dcgm", ("dram",), RENEWED_APART_NS)),
     "pcie": (
         Way("nsys", ("nsys_pcie_tx", "nsys_pcie_rx")),
         Way("nvml", ("pcie_tx", "pcie_rx")),

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eroica_otel.errors import HardwareError
-from eroica_otel.hardware.choice import LINKS, STATES, WAYS, Way, columns_of, link_columns_of
-from eroica_otel.hardware.gathered import MOST_APART_NS, check_cover, mean_of, shares_of
+from eroica_otel.hardware.choice import LINKS, MOST_APART_NS, STATES, WAYS, Way, columns_of, link_columns_of
+from eroica_otel.hardware.gathered import check_cover, mean_of, shares_of
 from eroica_otel.hardware.ring import SUFFIX
 from eroica_otel.hardware.ringreader import Ring, Samples, open_ring
 from eroica_otel.hardware.shared import open_folder, trusted
@@ -165,26 +165,28 @@ def _resource(
         if ring is None or not all(places):
             continue
         try:
-            return _shares(ring, resource, places, sought)
+            return _shares(ring, resource, places, sought, way.apart_ns)
         except HardwareError as error:
             why = str(error)
     raise HardwareError(why)
 
 
-def _shares(ring: Ring, resource: str, places: Sequence[Sequence[int]], sought: Sought) -> dict[str, Shares]:
+def _shares(
+    ring: Ring, resource: str, places: Sequence[Sequence[int]], sought: Sought, apart_ns: int
+) -> dict[str, Shares]:
     columns = [place for each in places for place in each]
-    read = _read(ring, columns, sought)
+    read = _read(ring, columns, sought, apart_ns)
     found = [shares_of(ring.layout.resources[c], read.times, read.values[:, n]) for n, c in enumerate(columns)]
     for one in found:
-        check_cover(one.time_ns, sought.start_ns, sought.end_ns)
+        check_cover(one.time_ns, sought.start_ns, sought.end_ns, apart_ns)
     ways = len(places[0])
     names = [resource] if ways == 1 else [f"{resource}_tx", f"{resource}_rx"]
     return {name: mean_of(found[direction::ways]) for direction, name in enumerate(names)}
 
 
-def _read(ring: Ring, columns: Sequence[int], sought: Sought) -> Samples:
+def _read(ring: Ring, columns: Sequence[int], sought: Sought, apart_ns: int = MOST_APART_NS) -> Samples:
     """Return the samples of the window, and those beside it: a share holds from the sample before."""
-    return ring.read(sought.start_ns - MOST_APART_NS, sought.end_ns + MOST_APART_NS, columns)
+    return ring.read(sought.start_ns - apart_ns, sought.end_ns + apart_ns, columns)
 
 
 def _state(rings: Mapping[str, Ring], way: Way, sought: Sought) -> float:

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eroica_otel.errors import HardwareError
-from eroica_otel.hardware.choice import BYTES
+from eroica_otel.hardware.choice import BYTES, MOST_APART_NS
 from eroica_otel.hardware.source import Resource
 from eroica_otel.traces import Samples
 
-MOST_APART_NS = 500_000_000
-"""Samples further apart than this tell nothing about the time in between: the source was not read."""
 LEAST_COVERED = 0.8
 """Share of a window that has to be sampled; on less a mean says little about the rest."""
 
@@ -44,16 +42,16 @@ def shares_of(resource: Resource, times: NDArray[np.int64], values: NDArray[np.f
     return Samples(time, np.minimum(1.0, value / resource.peak), resource.peak * factor)
 
 
-def check_cover(time: NDArray[np.int64], start: int, end: int) -> None:
-    """Check that samples tell of most of a window.
+def check_cover(time: NDArray[np.int64], start: int, end: int, apart_ns: int = MOST_APART_NS) -> None:
+    """Check that samples, which tell of no more than ``apart_ns`` each, tell of most of a window.
 
     Raises:
         HardwareError: they do not, with the share that they tell of.
     """
     inside = np.clip(time, start, end)
     steps = np.diff(inside, prepend=start, append=end)
-    covered = float(np.minimum(steps, MOST_APART_NS).sum()) / max(end - start, 1)
-    if covered < LEAST_COVERED or not np.any((time >= start - MOST_APART_NS) & (time <= end + MOST_APART_NS)):
+    covered = float(np.minimum(steps, apart_ns).sum()) / max(end - start, 1)
+    if covered < LEAST_COVERED or not np.any((time >= start - apart_ns) & (time <= end + apart_ns)):
         raise HardwareError(f"only {min(covered, 1.0):.0%} of the window was sampled")
 
 

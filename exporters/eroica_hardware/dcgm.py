@@ -2,8 +2,9 @@
 
 Fields and units: etc/default-counters.csv of dcgm-exporter. DCGM says "not there" with numbers near the largest of each
 type (dcgm_structs.h: 0x7ffffffffffffff0, 0x7ffffff0 and 2^47, each up to 15 more): they are missing, never values. The
-exporter renews its numbers every 30 s unless it is told otherwise, so that this source is for where nothing else may
-read the GPU. A reading waits for the exporter for at most ``timeout_s``.
+exporter renews its numbers every 30 s unless it is told otherwise (-c 1000), so that this source is for where nothing
+else may read the GPU. A page that is the one before was not renewed, and says nothing about now. A reading waits for
+the exporter for at most ``timeout_s``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ TIMEOUT_S = 1.0
 MOST_BYTES = 4 << 20
 BLANKS = (0x7FFFFFFFFFFFFFF0, 0x7FFFFFF0, 1 << 47)
 BLANK_CODES = 16
+HELD_S = 30.0
+"""A page that has not changed for so long is taken again: the GPUs may rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,14 @@ FIELDS = {
     "DCGM_FI_PROF_PCIE_RX_BYTES": Field("pcie_rx", "By/s"),
 }
 
+PEAKS = {
+    "DCGM_FI_DEV_MAX_SM_CLOCK": Field("sm_clock", "MHz"),
+    "DCGM_FI_DEV_MAX_MEM_CLOCK": Field("mem_clock", "MHz"),
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": Field("power", "W"),
+    "DCGM_FI_DEV_FB_TOTAL": Field("gpu_memory", "By", MIB),
+}
+"""Fields that are the peak of another one; the exporter's own list has none of them."""
+
 
 def value_of(number: float) -> float:
     """Return the number, NaN for one of DCGM's words for a value that is not there."""
@@ -94,12 +105,15 @@ def _device(labels: dict[str, str]) -> str:
 
 def parse(text: str) -> Iterator[tuple[Resource, float]]:
     """Yield the resources in the text with raw values, NaN for a blank; raises ValueError for another form."""
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            field = FIELDS.get(sample.name.removesuffix("_total"), FIELDS.get(sample.name))
-            if field is not None:
-                resource = Resource(field.name, _device(sample.labels), field.unit, field.peak, field.counter)
-                yield resource, value_of(sample.value) * field.factor
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    told = ((PEAKS[one.name], one) for one in samples if one.name in PEAKS)
+    peaks = {(field.name, _device(one.labels)): value_of(one.value) * field.factor for field, one in told}
+    for sample in samples:
+        field = FIELDS.get(sample.name.removesuffix("_total"), FIELDS.get(sample.name))
+        if field is not None:
+            device = _device(sample.labels)
+            peak = peaks.get((field.name, device), field.peak)
+            yield Resource(field.name, device, field.unit, peak, field.counter), value_of(sample.value) * field.factor
 
 
 class DcgmSource:
@@ -116,15 +130,16 @@ class DcgmSource:
         self.resources: tuple[Resource, ...] = ()
         self.missing: dict[str, str] = {}
         self._fetch = fetch or over_http()
-        self._pace = Pace(interval_s, clock)
+        self._clock, self._pace = clock, Pace(interval_s, clock)
         self._last: dict[Resource, float] = {}
+        self._page, self._taken = "", -math.inf
 
     def look(self) -> None:
         """Ask the exporter which GPUs and fields it has; never raises. A field that is blank is no resource."""
         self.missing, self._last = {}, {}
-        values = self._values()
-        self.resources = tuple(resource for resource, value in values.items() if not math.isnan(value))
-        self.missing |= {key_of(each): "DCGM does not support it" for each in values if each not in self.resources}
+        values = self._values(self._text())
+        self.resources = tuple(resource for resource, value in values if not math.isnan(value))
+        self.missing |= {key_of(each): "DCGM does not support it" for each, value in values if math.isnan(value)}
         if not values:
             self.missing.setdefault(self.family, "the exporter tells of no GPU")
 
@@ -134,20 +149,37 @@ class DcgmSource:
         if not self.resources or not self._pace.begin():
             return nothing
         self.missing = {key: reason for key, reason in self.missing.items() if reason != BACK and key != self.family}
-        values = self._values()
+        page = self._text()
         self._pace.end()
-        return [self._forward(resource, values.get(resource, math.nan)) for resource in self.resources]
+        if not self._is_new(page):
+            return nothing
+        values = {key_of(resource): value for resource, value in self._values(page)}
+        return [self._forward(resource, values.get(key_of(resource), math.nan)) for resource in self.resources]
 
-    def _values(self) -> dict[Resource, float]:
+    def _is_new(self, page: str) -> bool:
+        now = self._clock()
+        if not page or (page == self._page and 0 <= now - self._taken < HELD_S):
+            return False
+        self._page, self._taken = page, now
+        return True
+
+    def _text(self) -> str:
+        """Return the exporter's page, "" with the reason in ``missing`` where it gives none."""
         try:
-            return dict(parse(self._fetch()))
+            return self._fetch()
         except urllib.error.HTTPError as error:
             self.missing[self.family] = f"the exporter answers {error.code}"
         except (OSError, http.client.HTTPException) as error:
             self.missing[self.family] = f"the exporter does not answer: {type(error).__name__}"
+        return ""
+
+    def _values(self, page: str) -> list[tuple[Resource, float]]:
+        """Return what is on a page, each resource once; nothing with the reason where it has another form."""
+        try:
+            return list(dict(parse(page)).items())
         except ValueError:
             self.missing[self.family] = "the exporter's answer has another form"
-        return {}
+            return []
 
     def _forward(self, resource: Resource, value: float) -> float:
         if not resource.counter or math.isnan(value):

@@ -93,8 +93,9 @@ def test_a_counter_that_goes_back() -> None:
     clock.now += 1
     assert known(reading(source)) == {}
     assert source.missing == {"GPU-a pcie_replays": "the counter went back"}
+    exporter.text = line("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", 2)
     clock.now += 1
-    assert reading(source) == {"GPU-a pcie_replays": 1}
+    assert reading(source) == {"GPU-a pcie_replays": 2}
     assert source.missing == {}
 
 
@@ -105,6 +106,41 @@ def test_the_exporter_is_asked_once_a_second() -> None:
         reading(source)
         clock.now += 0.0101
     assert exporter.asked == 3
+
+
+def test_a_page_that_was_not_renewed_says_nothing_about_now_for_half_a_minute() -> None:
+    """The exporter renews its page after 10 s, and then no more; it is asked every second for 60 s."""
+    exporter, clock = Exporter(line("DCGM_FI_PROF_DRAM_ACTIVE", 0.25)), Turned()
+    source = source_of(exporter, clock)
+    seen = {}
+    for second in range(60):
+        if second == 10:
+            exporter.text = line("DCGM_FI_PROF_DRAM_ACTIVE", 0.5)
+        if found := known(reading(source)):
+            seen[second] = found["GPU-a dram"]
+        clock.now += 1
+    assert seen == {0: 0.25, 10: 0.5, 40: 0.5}
+
+
+def test_clocks_power_and_memory_have_the_peaks_that_the_exporter_tells() -> None:
+    text = line("DCGM_FI_DEV_SM_CLOCK", 990) + line("DCGM_FI_DEV_MAX_SM_CLOCK", 1980)
+    text += line("DCGM_FI_DEV_SM_CLOCK", 990, "GPU-b") + line("DCGM_FI_DEV_MAX_SM_CLOCK", 2**63 - 14, "GPU-b")
+    text += line("DCGM_FI_DEV_POWER_USAGE", 350) + line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 700)
+    text += line("DCGM_FI_DEV_FB_USED", 1) + line("DCGM_FI_DEV_FB_TOTAL", 4)
+    source = source_of(Exporter(text))
+    most = peaks(source)
+    assert math.isnan(most.pop("GPU-b sm_clock"))  # blank
+    assert most == {"GPU-a sm_clock": 1980, "GPU-a power": 700, "GPU-a gpu_memory": 4 << 20}
+    assert reading(source)["GPU-a sm_clock"] == 990
+
+
+def test_a_limit_that_changes_takes_no_value_away() -> None:
+    exporter = Exporter(line("DCGM_FI_DEV_POWER_USAGE", 350) + line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 700))
+    source = source_of(exporter)
+    exporter.text = line("DCGM_FI_DEV_POWER_USAGE", 300) + line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", 500)
+    assert reading(source) == {"GPU-a power": 300}
+    source.look()
+    assert peaks(source) == {"GPU-a power": 500}
 
 
 @pytest.mark.parametrize("text", ["<html>", 'DCGM_FI_DEV_SM_CLOCK{gpu="0"', "DCGM_FI_DEV_SM_CLOCK{} many", "\0"])

@@ -112,6 +112,25 @@ def test_the_finest_way_that_tells_enough_is_taken(tmp_path: Path) -> None:
     np.testing.assert_allclose(found(tmp_path).shares["pcie_tx"].ratio, 0.1)
 
 
+def test_a_dcgm_exporter_that_renews_its_numbers_once_a_second_is_enough_and_one_that_takes_half_a_minute_is_not(
+    tmp_path: Path,
+) -> None:
+    columns = [resource("sm_clock", unit="MHz", peak=2000.0), resource("dram", unit="1", peak=1.0)]
+    wide = (START - 2_000 * MS, END + 500 * MS)
+    leave(tmp_path, "dcgm", columns, every(1000, *wide, 1500.0, 0.5), NOW)
+    shares = found(tmp_path).shares
+    np.testing.assert_allclose(shares["sm_clock"].ratio, 0.75)
+    np.testing.assert_allclose(shares["dram"].ratio, 0.5)
+    leave(tmp_path, "dcgm", columns, [(START - 1_900 * MS, [1500.0, 0.5]), (END + 400 * MS, [500.0, 0.5])], NOW)
+    # What a sample tells holds for 2 s at most, of the 4.
+    assert found(tmp_path).missing["sm_clock"] == "only 50% of the window was sampled"
+
+
+def test_what_is_said_to_be_sampled_finely_is_not_believed_once_a_second(tmp_path: Path) -> None:
+    leave(tmp_path, "gpm", [resource("dram")], every(1000, START - 400 * MS, END + 500 * MS, 50.0), NOW)
+    assert "of the window was sampled" in found(tmp_path).missing["dram"]
+
+
 def test_values_that_are_not_due_are_left_out_and_their_sample_holds(tmp_path: Path) -> None:
     rows = [(t, [50.0 if n % 10 == 0 else math.nan]) for n, t in enumerate(range(*WIDE, 10 * MS))]
     leave(tmp_path, "gpm", [resource("sm")], rows, NOW)
