@@ -22,6 +22,8 @@ REASONS = {
     "HW Thermal Slowdown": 0x40,
     "HW Power Brake Slowdown": 0x80,
     "Display Clock Setting": 0x100,
+    "Board Limit": 0x200,
+    "Reliability": 0x400,
 }
 
 

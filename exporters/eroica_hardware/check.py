@@ -68,8 +68,7 @@ def table(found: list[Row]) -> Iterator[str]:
     for row in found:
         shown = ", ".join(row.devices) or ("the node" if row.resources else "-")
         yield _short(f"{row.source:<{wide}}{row.resources:>9}  {row.known:>10}  {shown}")
-    lacking = [(row, what) for row in found for what in sorted(row.missing)]
-    if lacking:
+    if any(row.missing or not row.resources for row in found):
         yield ""
         yield "what cannot be read, and why:"
     for row in found:
@@ -81,7 +80,7 @@ def _reasons(row: Row, wide: int) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for what, reason in sorted(row.missing.items()):
         by_reason.setdefault(one_line(reason), []).append(one_line(what))
-    if row.missing and not row.resources:
+    if not row.resources:
         by_reason.setdefault(f"it needs {catalog.CATALOG[row.source].looks_for}", [row.source])
     for reason, things in list(by_reason.items())[:MOST_REASONS]:
         named = f": {_whose(row.devices, things)}" if things != [row.source] else ""

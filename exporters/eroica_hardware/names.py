@@ -100,6 +100,13 @@ GPU_INFO = _own(
     "What an NVIDIA GPU is, always 1; gpu is its number on the node.",
     always=False,
 )
+POWER_LIMIT = _own(
+    "eroica_hardware_power_limit_watts",
+    HARDWARE,
+    "W",
+    "What a GPU may draw at most now, after all limits that are set.",
+    always=False,
+)
 RESOURCE_RATIO = _own(
     "eroica_hardware_resource_ratio",
     RESOURCE,

@@ -180,8 +180,12 @@ class NsysSampler(Sampler):
             self._nsys.look()
             self.looked = True
         left = (self._until() - now) / SECOND
-        if left >= self._least_seconds and (program := self._nsys.ready()):
+        if left < self._least_seconds:
+            return
+        if program := self._nsys.ready():
             self._session = _Session(program, left * LONGER, self._asked_hertz)
+        else:  # the exporter's page is not to be read ten times a second
+            self._rests_until = now + OFF_NS
 
     def _watch(self, session: _Session) -> None:
         if session.process.poll() is None and time.monotonic() < session.ends_by:

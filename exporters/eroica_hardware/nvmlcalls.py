@@ -38,7 +38,7 @@ KIB = 1024
 # Bytes per second and lane in one direction, generations 1 to 6 (PCI Express base specification: 2.5 and 5 GT/s carry
 # 8 bits in 10, 8 to 32 GT/s 128 in 130, 64 GT/s 242 bytes in 256).
 PER_LANE = (2.5e9 * 0.8 / 8, 5e9 * 0.8 / 8, *(rate * 128 / 130 / 8 for rate in (8e9, 16e9, 32e9)), 64e9 * 242 / 256 / 8)
-# Bits of nvmlClocksEventReasons.
+# Bits of nvmlClocksEventReasons, the last two of newer drivers (nvidia-ml-py 13.615, nvmlClocksThrottleReason*).
 THROTTLES = {
     "idle": 0x1,
     "application_clocks": 0x2,
@@ -49,6 +49,8 @@ THROTTLES = {
     "hw_thermal": 0x40,
     "hw_power_brake": 0x80,
     "display_clocks": 0x100,
+    "board_limit": 0x200,
+    "reliability": 0x400,
 }
 REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 UTILISATION = Raw(("nvmlDeviceGetUtilizationRates",), "II")

@@ -72,7 +72,7 @@ GPU_ROWS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
         ),
         "pcie_tx": (Row(names.GPU_IO, _counted, _direction(True)),),
         "pcie_rx": (Row(names.GPU_IO, _counted, _direction(False)),),
-        "power": (Row(names.POWER, _value),),
+        "power": (Row(names.POWER, _value), Row(names.POWER_LIMIT, _peak)),
         "energy": (Row(names.ENERGY, _counted),),
         "temperature": (Row(names.TEMPERATURE, _value, {"hw_sensor_location": "gpu", "hw_type": "temperature"}),),
         "mem_temperature": (

@@ -46,6 +46,15 @@ def test_a_source_without_anything_says_what_it_needs() -> None:
     ]
 
 
+def test_a_source_that_waits_for_workers_says_so_and_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody has announced a window to a check, so that it can know of no other network namespace."""
+    assert main(["check", "--dir", str(tmp_path), "--sources", "netns"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "netns it needs a worker in another network namespace, which has announced a window" in said
+
+
 def test_a_long_name_is_set_off_from_its_reason() -> None:
     nvml = Recorded()
     nvml.driver = 12

@@ -163,6 +163,30 @@ def test_a_source_that_hangs_is_told_and_has_no_rate(scene: AgentScene) -> None:
     assert len([name for name in scene.series() if name.startswith(hangs)]) == len(scene.samplers)
 
 
+def test_how_late_samples_were_and_how_many_were_left_out_is_told(scene: AgentScene) -> None:
+    """Each is 2 ms late, one of the first second 35 ms, so that three are left out; then one 7 ms and the rest 0."""
+    (net,) = (one for one in scene.samplers if one.source.family == "net")
+    whose = '{host="node-1",source="net"}'
+
+    def tick(late_ms: int) -> None:
+        scene.now += net.deadlines.wait(scene.now) + late_ms * 1_000_000
+        net.tick()
+
+    for number in range(350):
+        tick(35 if number == 100 else 2)
+    found = scene.series()
+    assert found[f"eroica_hardware_missed_total{whose}"] == 3
+    assert found[f"eroica_hardware_jitter_seconds{whose}"] == pytest.approx(0.002)
+    assert found[f"eroica_hardware_jitter_most_seconds{whose}"] == pytest.approx(0.002)
+    tick(7)
+    for _ in range(60):
+        tick(0)
+    found = scene.series()
+    # Of the 101 samples of that second 48 were 2 ms late.
+    assert found[f"eroica_hardware_jitter_seconds{whose}"] == pytest.approx((48 * 2 + 7) / 101 / 1e3)
+    assert found[f"eroica_hardware_jitter_most_seconds{whose}"] == pytest.approx(0.007)
+
+
 def test_a_gpu_that_is_lost_is_told(scene: AgentScene) -> None:
     scene.go(2)
     scene.nvml.gpus[0].lost = True

@@ -229,10 +229,13 @@ def test_without_a_window_and_without_nsys_nothing_is_started(scene: Scene) -> N
 
 def test_while_dcgm_holds_the_counters_it_is_refused_with_the_reason(scene: Scene) -> None:
     scene.install()
-    scene.dcgm = lambda: 'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 0.5\n'
-    scene.window()
-    scene.sampler.tick()
+    asked: list[int] = []
+    scene.dcgm = lambda: (asked.append(1), 'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 0.5\n')[1]
+    scene.window(60)
+    for _ in range(5):
+        scene.sampler.tick()
     assert scene.source.missing == {"nsys": HELD}
+    assert len(asked) == 2  # at the look and for the window, not at each tick
     # Blank values and fields that need no lock do not count.
     scene.dcgm = lambda: (
         'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 9223372036854775794\nDCGM_FI_DEV_GPU_UTIL{gpu="0"} 50\n'

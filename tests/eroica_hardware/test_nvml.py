@@ -11,7 +11,7 @@ from factories_hardware import Turned, known, peaks, reading
 from factories_nvml import Gpu, Recorded
 
 TX, RX, NVLINK_TX, NVLINK_RX = 197, 198, 138, 139
-THROTTLES = 9
+THROTTLES = 11
 
 
 def source_of(nvml: Recorded, clock: Turned | None = None) -> NvmlSource:
@@ -78,6 +78,56 @@ def test_the_h100_of_the_recording_is_limited_by_its_power() -> None:
     values = reading(source_of(Recorded(gpu)))
     assert values["GPU-b power"] == 588.39
     assert [name for name, value in values.items() if "throttle" in name and value] == ["GPU-b throttle_sw_power_cap"]
+
+
+REASONS = {
+    "Idle": "idle",
+    "Applications Clocks Setting": "application_clocks",
+    "SW Power Cap": "sw_power_cap",
+    "HW Slowdown": "hw_slowdown",
+    "Sync Boost": "sync_boost",
+    "SW Thermal Slowdown": "sw_thermal",
+    "HW Thermal Slowdown": "hw_thermal",
+    "HW Power Brake Slowdown": "hw_power_brake",
+    "Display Clock Setting": "display_clocks",
+    "Board Limit": "board_limit",
+    "Reliability": "reliability",
+}
+
+
+@pytest.mark.parametrize(("told", "name"), REASONS.items())
+def test_each_reason_of_a_lower_clock_is_a_resource_of_its_own(told: str, name: str) -> None:
+    gpu = h200()
+    gpu.said["Clocks Event Reasons", told] = "Active"
+    values = reading(source_of(Recorded(gpu)))
+    assert {key: value for key, value in values.items() if "throttle" in key and value} == {f"GPU-a throttle_{name}": 1}
+
+
+def test_errors_pages_and_rows_are_told_apart() -> None:
+    gpu = h200()
+    gpu.said |= {
+        ("ECC Errors", "Volatile", "DRAM Correctable"): "1",
+        ("ECC Errors", "Volatile", "DRAM Uncorrectable"): "2",
+        ("Retired Pages", "Single Bit ECC"): "3",
+        ("Retired Pages", "Double Bit ECC"): "4",
+        ("Remapped Rows", "Correctable Error"): "5",
+        ("Remapped Rows", "Uncorrectable Error"): "6",
+        ("Remapped Rows", "Remapping Failure Occurred"): "Yes",
+        ("PCI", "Replays Since Reset"): "7",
+    }
+    values = reading(source_of(Recorded(gpu)))
+    wanted = {
+        "ecc_corrected": 1,
+        "ecc_uncorrected": 2,
+        "retired_pages_sbe": 3,
+        "retired_pages_dbe": 4,
+        "remapped_rows_corrected": 5,
+        "remapped_rows_uncorrected": 6,
+        "remap_pending": 0,
+        "remap_failed": 1,
+        "pcie_replays": 7,
+    }
+    assert {name: values[f"GPU-a {name}"] for name in wanted} == wanted
 
 
 def test_without_the_byte_counters_the_throughput_is_asked_for_which_takes_20_ms_a_call() -> None:
