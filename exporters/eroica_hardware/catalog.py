@@ -76,7 +76,11 @@ CATALOG: Mapping[str, Entry] = MappingProxyType(
         "dcgm": Entry(lambda wanted: DcgmSource(over_http(wanted.dcgm)), 1, False, False, "--dcgm"),
         # Not read: it gets the samples of a window after it (nsys.py).
         "nsys": Entry(
-            lambda wanted: NsysSource(over_http(wanted.dcgm or URL)), NSYS_HERTZ, False, False, "nsys on PATH and an announced window"
+            lambda wanted: NsysSource(over_http(wanted.dcgm or URL)),
+            NSYS_HERTZ,
+            False,
+            False,
+            "nsys on PATH and an announced window",
         ),
         # Each port has a pace of its own, and the thread waits for firmware more than it works.
         "rdma": Entry(lambda wanted: RdmaSource(), 200, False, True, RDMA, most_busy=1.0),

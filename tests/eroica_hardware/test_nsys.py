@@ -230,7 +230,12 @@ def test_without_a_window_and_without_nsys_nothing_is_started(scene: Scene) -> N
 def test_while_dcgm_holds_the_counters_it_is_refused_with_the_reason(scene: Scene) -> None:
     scene.install()
     asked: list[int] = []
-    scene.dcgm = lambda: (asked.append(1), 'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 0.5\n')[1]
+
+    def held() -> str:
+        asked.append(1)
+        return 'DCGM_FI_PROF_SM_ACTIVE{gpu="0",UUID="GPU-a"} 0.5\n'
+
+    scene.dcgm = held
     scene.window(60)
     for _ in range(5):
         scene.sampler.tick()
