@@ -138,8 +138,10 @@ def resolve(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Op
 
 
 def _text(name: str, option: Any, arguments: argparse.Namespace, environment: Mapping[str, str]) -> str:
+    """Return the option as it was given; a variable that is empty is one that is not set."""
     flag: str | None = getattr(arguments, name, None)
-    return str(environment.get(option.metadata["variable"], option.default) if flag is None else flag).strip()
+    variable = environment.get(option.metadata["variable"], "").strip()
+    return (variable or str(option.default)) if flag is None else flag.strip()
 
 
 def _words(text: str) -> list[str]:
@@ -157,7 +159,7 @@ def _sources(given: Given) -> tuple[str, ...]:
         wanted.append("dcgm")
     found = tuple(family for family in FAMILIES if family in wanted and family not in skipped)
     if not found:
-        raise ConfigError("no source is left to read; give fewer to --skip")
+        raise ConfigError("no source is left to read; name some by --sources, or give fewer to --skip")
     return found
 
 

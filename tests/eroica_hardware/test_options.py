@@ -41,6 +41,11 @@ def test_a_flag_wins_over_a_variable() -> None:
     assert options(OTEL_RESOURCE_ATTRIBUTES="host.name=node-7").host == "node-7"
 
 
+def test_a_variable_that_is_empty_is_one_that_is_not_set() -> None:
+    """As a file of variables has them that somebody left blank."""
+    assert options(**{option.metadata["variable"]: " " for option in OPTIONS.values()}) == options()
+
+
 def test_sources() -> None:
     assert options("--sources", "net,nvml").sources == ("nvml", "net")
     assert options("--sources", "net,nvml").required == frozenset({"net", "nvml"})
@@ -62,6 +67,7 @@ def test_users_by_name_and_number() -> None:
         (["--sources", "nvlm"], "there is no source nvlm; there are nvml, gpm"),
         (["--skip", "x"], "there is no source x"),
         (["--sources", "net", "--skip", "net"], "no source is left"),
+        (["--sources", ""], "name some by --sources"),
         (["--sources", "dcgm"], "give --dcgm"),
         (["--dcgm", "localhost:9400"], "begins with http"),
         (["--listen", "9466x"], "--listen '9466x' is not an address"),
