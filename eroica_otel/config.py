@@ -135,6 +135,9 @@ class WorkerConfig:
     cooldown_seconds: float = _option(
         "EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window"
     )
+    periodic_seconds: float = _option(
+        "EROICA_PERIODIC_SECONDS", 0.0, _number(0, 604_800), "take a window so long after the latest one; 0: never"
+    )
     degraded_ratio: float = _option(
         "EROICA_DEGRADED_RATIO", 0.05, _number(0.01, 10), "rise of the iteration time that counts"
     )
