@@ -128,7 +128,9 @@ class WorkerConfig:
         "EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's"
     )
     team: str = _option("EROICA_TEAM", "", str, "label team; else service.namespace of OTEL_RESOURCE_ATTRIBUTES")
-    role: str = _option("EROICA_ROLE", "", str, "workers of one role are compared; else all")
+    role: str = _option(
+        "EROICA_ROLE", "", str, "workers of one role are compared; else as the process groups tell, else all"
+    )
     capture: str = _option("EROICA_CAPTURE", "light", _choice(*CAPTURE_MODES), "light, exact or stacks")
     window_seconds: float = _option("EROICA_WINDOW_SECONDS", 20.0, _number(0.5, 600), "length of a window")
     reference: bool = _option("EROICA_REFERENCE", True, boolean, "take a reference window once after warm-up")

@@ -19,6 +19,7 @@ from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
 from eroica_otel.profile.watchdog import task_of
 from eroica_otel.signals.hooks import Recorder, Row
+from eroica_otel.signals.parallel import EVERYBODY, role_of
 from eroica_otel.signals.progress import progress
 from eroica_otel.signals.steps import Iteration, Learner, signature_of
 from eroica_otel.standstill import Standstill
@@ -164,15 +165,21 @@ class Monitor:
             self._windows.measure_again()
 
     def _describe_loop(self) -> None:
-        """Once learned: the role is known, and the loop is said."""
+        """Once learned: the role is known, for the rest of the run, and the loop is said."""
         if self._described or not self._learner.cycle or not self._timed:
             return
         self._described = True
-        self._identity = replace(self._identity, role=self._config.role or "all")
+        if not self._identity.role:
+            self._identity = replace(self._identity, role=self._config.role or self._found_role())
         inputs = sum(count for count, _ in self._learner.cycle)
         steps = len(self._learner.cycle)
         if self._identity.rank == 0:
             self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._detector.recent_seconds:.3f} s")
+
+    def _found_role(self) -> str:
+        found = [EVERYBODY]
+        self._guard("progress", lambda: found.append(role_of(sys.modules.get("torch.distributed"))))
+        return found[-1]
 
     def _standing(self) -> Standing | None:
         if not self._learner.cycle or not self._timed:

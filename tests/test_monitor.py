@@ -91,7 +91,10 @@ def test_it_learns_then_is_healthy_and_writes_each_timed_iteration_once(worker: 
     assert worker.pairs.shape == (0, 2)
 
 
-def test_the_role_is_the_one_that_was_asked_for(tmp_path: Path, clock: FakeClock) -> None:
+def test_the_role_is_the_one_that_was_asked_for(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp1")
     worker = Worker(tmp_path, clock, role="encoder")
     assert worker("(D0 O0)*9").identity.role == ""
     assert worker("(D0 O0)*9").identity.role == "encoder"
@@ -241,6 +244,24 @@ def test_no_window_is_taken_at_intervals_while_the_training_gets_slower(worker: 
     # The third of these rounds is the one with two slow iterations of the recent ten, which are 20 % more.
     assert steady[:4] == [("", True), ("", True), ("", True), ("", False)]
     assert "periodic" not in dict(steady)
+
+
+def test_the_role_that_process_groups_tell_is_fixed_once_it_is_known(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp1")
+    assert worker("(D0 O0)*9").identity.role == ""
+    assert worker("(D0 O0)*9").identity.role == "pp1"
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp0")
+    for _ in range(3):
+        worker("(D0 D0 O0)*40")
+    assert any(text.startswith("iteration learned: 2 inputs") for text in worker.said)
+    assert worker.status().identity.role == "pp1"
+
+
+def test_groups_that_cannot_be_read_are_one_role(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: 1 / 0)
+    assert worker("(D0 O0)*20").identity.role == "all"
 
 
 def test_the_length_of_a_window_changes_while_the_training_runs(worker: Worker) -> None:
