@@ -128,12 +128,17 @@ class WorkerConfig:
         "EROICA_TRAINING_JOB", "", str, "name of the job; else OTEL_SERVICE_NAME, a scheduler's name, the script's"
     )
     team: str = _option("EROICA_TEAM", "", str, "label team; else service.namespace of OTEL_RESOURCE_ATTRIBUTES")
-    role: str = _option("EROICA_ROLE", "", str, "workers of one role are compared; else all")
+    role: str = _option(
+        "EROICA_ROLE", "", str, "workers of one role are compared; else as the process groups tell, else all"
+    )
     capture: str = _option("EROICA_CAPTURE", "light", _choice(*CAPTURE_MODES), "light, exact or stacks")
     window_seconds: float = _option("EROICA_WINDOW_SECONDS", 20.0, _number(0.5, 600), "length of a window")
     reference: bool = _option("EROICA_REFERENCE", True, boolean, "take a reference window once after warm-up")
     cooldown_seconds: float = _option(
         "EROICA_COOLDOWN_SECONDS", 600.0, _number(0, 86400), "rest after a degraded window"
+    )
+    periodic_seconds: float = _option(
+        "EROICA_PERIODIC_SECONDS", 0.0, _number(0, 604_800), "take a window so long after the latest one; 0: never"
     )
     degraded_ratio: float = _option(
         "EROICA_DEGRADED_RATIO", 0.05, _number(0.01, 10), "rise of the iteration time that counts"

@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from eroica_otel.agree.poller import Poller
-from eroica_otel.agree.window import LATE_MOST, Cooldown, Standing
+from eroica_otel.agree.window import LATE_MOST, Standing
 from eroica_otel.config import WorkerConfig
 from eroica_otel.detect.degradation import Detector
 from eroica_otel.model import Identity, Window
 from eroica_otel.profile.watchdog import task_of
 from eroica_otel.signals.hooks import Recorder, Row
+from eroica_otel.signals.parallel import EVERYBODY, role_of
 from eroica_otel.signals.progress import progress
 from eroica_otel.signals.steps import Iteration, Learner, signature_of
 from eroica_otel.standstill import Standstill
-from eroica_otel.status import REQUEST_FILE, STATUS_FILE, Status, StatusWriter
+from eroica_otel.status import STATUS_FILE, Status, StatusWriter
 from eroica_otel.trainer import Windows
+from eroica_otel.wishes import Wishes
 
 PROBE_AFTER = 10
 AFTER_ITERATIONS = 20
 AGENT_SECONDS = 1.0
 """Beyond the expected end of a window, for which the node agent is asked to sample fast."""
-REFUSED_SECONDS = 60.0
-"""Least time between a window that was refused and the next wish."""
 _NAN = float("nan")
 
 
@@ -61,14 +61,13 @@ class Monitor:
         self._recorder = recorder
         self._config = config
         self._identity = identity
-        self._folder = folder
         self._windows = windows
         self._poller = poller
         self._guard = guard
         self._say = say
         self._learner = Learner(config.learn_repeats)
         self._detector = self._new_detector()
-        self._cooldown = Cooldown(config.cooldown_seconds)
+        self.wishes = Wishes(config, folder)
         self.standstill = still = Standstill(config, folder, poller, windows.counts, say, windows.bell)
         recorder.place = lambda update: guard("place", lambda: still.where.see(update))
         self._status = StatusWriter(folder / STATUS_FILE)
@@ -79,10 +78,7 @@ class Monitor:
         self._input_seconds = 0.0
         self._updates = 1
         self._last_update: float | None = None
-        self._reference_done = not config.reference
-        self._wants = ("", 0.0)
         self._taken = 0
-        self._refused_until = 0.0
         self._after_window: Window | None = None
         self._before_seconds, self._after_periods = _NAN, list[float]()
         self._after: tuple[int, float] | None = None
@@ -92,7 +88,7 @@ class Monitor:
         """1 Hz thread: take other values of options that may change while the training runs (orders.py)."""
         self._config = self._windows.config = config = replace(self._config, **values)
         self._poller.window_seconds = config.window_seconds
-        self._cooldown.base_seconds = config.cooldown_seconds
+        self.wishes.change(config)
         self._detector.ratio = config.degraded_ratio
         self.standstill.change(config)
 
@@ -107,7 +103,10 @@ class Monitor:
 
     def _stand_still(self, rows: list[Row]) -> None:
         self.standstill.signature = self._windows.signature
-        self._taken += self.standstill.tick(rows, bool(self._learner.cycle), self._identity)
+        looks = self.standstill.tick(rows, bool(self._learner.cycle), self._identity)
+        self._taken += looks
+        if looks:
+            self.wishes.looked(time.monotonic())
 
     def _advance(self, rows: list[Row], pairs: list[tuple[float, float]]) -> None:
         updates = self._learner.updates
@@ -123,9 +122,9 @@ class Monitor:
         if (window := self._after_window) is not None:
             self._windows.limit(max(self._config.window_seconds, self._seconds(window.stop - window.start)))
         self._end_in_time()
-        wish = self._wants[0]
+        wish = self.wishes.reason
         self._poller.standing = self._standing()
-        if self._wants[0] != wish:
+        if self.wishes.reason != wish:
             self._poller.wake()
         self._sound = True
 
@@ -162,19 +161,25 @@ class Monitor:
         self.standstill.forget()
         self._windows.signature = signature
         if before not in ("", signature):
-            self._reference_done = not self._config.reference
+            self.wishes.begin()
             self._windows.measure_again()
 
     def _describe_loop(self) -> None:
-        """Once learned: the role is known, and the loop is said."""
+        """Once learned: the role is known, for the rest of the run, and the loop is said."""
         if self._described or not self._learner.cycle or not self._timed:
             return
         self._described = True
-        self._identity = replace(self._identity, role=self._config.role or "all")
+        if not self._identity.role:
+            self._identity = replace(self._identity, role=self._config.role or self._found_role())
         inputs = sum(count for count, _ in self._learner.cycle)
         steps = len(self._learner.cycle)
         if self._identity.rank == 0:
             self._say(f"iteration learned: {inputs} inputs, {steps} steps, {self._detector.recent_seconds:.3f} s")
+
+    def _found_role(self) -> str:
+        found = [EVERYBODY]
+        self._guard("progress", lambda: found.append(role_of(sys.modules.get("torch.distributed"))))
+        return found[-1]
 
     def _standing(self) -> Standing | None:
         if not self._learner.cycle or not self._timed:
@@ -183,45 +188,30 @@ class Monitor:
             if self._timed >= PROBE_AFTER and not self._windows.busy:
                 self._windows.probe(self._identity)
             return None
-        reason = "" if self._windows.busy else self._wanted()
-        now = time.monotonic()
-        if reason != self._wants[0]:
-            self._wants = (reason, now)
+        now, windows, level = time.monotonic(), self._windows, self._detector.level
+        steady = not (self.standstill.state or level.standing or level.ratio > self._config.degraded_ratio)
+        again = windows.missed == "reference" and windows.late <= LATE_MOST
+        self.wishes.look(now, busy=windows.busy, timed=self._timed, degraded=level.standing, steady=steady, again=again)
         return Standing(
             self._identity.rank,
             self._recorder.steps,
             self._detector.pace_seconds / self._updates,
-            self._windows.most_iterations(),
-            reason,
-            now - self._wants[1],
+            windows.most_iterations(),
+            self.wishes.reason,
+            now - self.wishes.since,
             self._taken + self._poller.offset,
-            self._windows.late,
+            windows.late,
+            steady,
         )
-
-    def _wanted(self) -> str:
-        if (self._folder / REQUEST_FILE).exists():
-            return "manual"
-        standing = self._detector.level.standing
-        if not standing:
-            self._cooldown.reset()
-        if time.monotonic() < self._refused_until:
-            return ""
-        if standing and self._cooldown.over(time.monotonic()):
-            return "degraded"
-        again = self._windows.missed == "reference" and self._windows.late <= LATE_MOST
-        if (again or not self._reference_done) and not standing and self._timed >= self._config.recent_iterations:
-            return "reference"
-        return ""
 
     def _take_refusal(self) -> None:
         """Count a window that was wished for and cannot be agreed on; wish for it again later."""
         why, self._poller.refusal = self._poller.refusal, ""
-        reason, rank = self._wants[0], self._identity.rank
+        reason, rank = self.wishes.reason, self._identity.rank
         if not why or not reason:
             return
         self._windows.counts[f"{reason} skipped"] += 1
-        self._refused_until = time.monotonic() + max(REFUSED_SECONDS, self._config.cooldown_seconds)
-        (self._folder / REQUEST_FILE).unlink(missing_ok=True)
+        self.wishes.refused(time.monotonic())
         if rank == 0 or reason == "manual":
             self._warn("apart", f"{reason} window refused (rank {rank}): {why}")
 
@@ -230,11 +220,8 @@ class Monitor:
             window = self._poller.agreed.popleft()
             self._taken += 1
             self._announce(window)
-            self._reference_done |= window.reason == "reference"
-            (self._folder / REQUEST_FILE).unlink(missing_ok=True)
             self._before_seconds, self._after_window, self._after_periods = self._detector.recent_seconds, window, []
-            if window.reason == "degraded":
-                self._cooldown.begin(time.monotonic(), self._detector.recent_seconds)
+            self.wishes.taken(window, time.monotonic(), self._before_seconds)
             seconds = self._seconds(window.stop - self._recorder.steps) + AGENT_SECONDS
             self._windows.take(window, self._identity, seconds)
 

@@ -19,7 +19,9 @@ from eroica_otel.config import OPTIONS
 from eroica_otel.errors import ConfigError
 from eroica_otel.status import ANSWER_FILE, ORDER_FILE
 
-CHANGEABLE = ("window_seconds", "degraded_ratio", "cooldown_seconds", "event_budget", "sampler_hertz")
+CHANGEABLE = (
+    "window_seconds", "periodic_seconds", "degraded_ratio", "cooldown_seconds", "event_budget", "sampler_hertz",
+)  # fmt: skip
 """Options that may change while a training runs: none of them changes what has been learned or who compares whom."""
 DISABLE = "disable"
 ANSWER_SECONDS = 10.0

@@ -91,7 +91,10 @@ def test_it_learns_then_is_healthy_and_writes_each_timed_iteration_once(worker: 
     assert worker.pairs.shape == (0, 2)
 
 
-def test_the_role_is_the_one_that_was_asked_for(tmp_path: Path, clock: FakeClock) -> None:
+def test_the_role_is_the_one_that_was_asked_for(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp1")
     worker = Worker(tmp_path, clock, role="encoder")
     assert worker("(D0 O0)*9").identity.role == ""
     assert worker("(D0 O0)*9").identity.role == "encoder"
@@ -117,7 +120,7 @@ def test_inputs_alone_are_unmatched_and_the_way_out_is_said_once(worker: Worker)
 
 
 def test_a_slow_job_is_degraded_and_asks_for_a_window_that_is_taken(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*60")
     status = worker("(D0 O0)*30", token_seconds=0.02)
     assert status.state == "degraded"
@@ -200,7 +203,7 @@ def test_the_node_agent_is_asked_until_a_second_after_the_expected_end(
 
 
 def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*20")
     (worker.folder / REQUEST_FILE).touch()
     worker("(D0 O0)*2")
@@ -209,8 +212,60 @@ def test_a_request_becomes_a_manual_window_and_is_used_up(worker: Worker) -> Non
     assert not (worker.folder / REQUEST_FILE).exists()
 
 
+def test_windows_at_fixed_intervals_are_taken_once_they_are_wanted(worker: Worker) -> None:
+    worker.monitor.wishes.reference_done = True
+    for _ in range(5):
+        assert worker("(D0 O0)*20").activity == ""
+    worker.monitor.change({"periodic_seconds": 100.0})
+    wishes = []
+    for _ in range(100):
+        worker("(D0 O0)*20")
+        assert worker.poller.standing is not None
+        wishes.append(worker.poller.standing.wants)
+    # The first of these 100 rounds is 5 s after the one in which the loop was learned.
+    assert wishes.index("periodic") + 5 == 100
+    worker("(D0 O0)*250")
+    worker("")
+    assert worker.windows.last is not None
+    assert worker.windows.last.reason == "periodic"
+    assert "periodic window: profiling" in "".join(worker.said)
+
+
+def test_no_window_is_taken_at_intervals_while_the_training_gets_slower(worker: Worker) -> None:
+    worker.monitor.wishes.reference_done = True
+    worker.monitor.change({"periodic_seconds": 30.0, "cooldown_seconds": 30.0, "degraded_ratio": 0.25})
+    for _ in range(8):
+        worker("(D0 O0)*10")
+    steady = []
+    for _ in range(60):
+        worker("D0 O0", token_seconds=0.02)
+        assert worker.poller.standing is not None
+        steady.append((worker.poller.standing.wants, worker.poller.standing.steady))
+    # The third of these rounds is the one with two slow iterations of the recent ten, which are 20 % more.
+    assert steady[:4] == [("", True), ("", True), ("", True), ("", False)]
+    assert "periodic" not in dict(steady)
+
+
+def test_the_role_that_process_groups_tell_is_fixed_once_it_is_known(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp1")
+    assert worker("(D0 O0)*9").identity.role == ""
+    assert worker("(D0 O0)*9").identity.role == "pp1"
+    monkeypatch.setattr(module, "role_of", lambda distributed: "pp0")
+    for _ in range(3):
+        worker("(D0 D0 O0)*40")
+    assert any(text.startswith("iteration learned: 2 inputs") for text in worker.said)
+    assert worker.status().identity.role == "pp1"
+
+
+def test_groups_that_cannot_be_read_are_one_role(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "role_of", lambda distributed: 1 / 0)
+    assert worker("(D0 O0)*20").identity.role == "all"
+
+
 def test_the_length_of_a_window_changes_while_the_training_runs(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*20")
     worker.monitor.change({"window_seconds": 3.0})
     (worker.folder / REQUEST_FILE).touch()
@@ -225,7 +280,7 @@ def test_the_length_of_a_window_changes_while_the_training_runs(worker: Worker) 
 def test_a_window_that_lasts_too_long_ends_where_the_ranks_agree_and_what_follows_is_timed(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*20")
     (worker.folder / REQUEST_FILE).touch()
     worker("(D0 O0)*2")
@@ -250,7 +305,7 @@ def test_a_window_that_lasts_too_long_ends_where_the_ranks_agree_and_what_follow
 @pytest.mark.parametrize("loops", [("D0 O0",), ("D0 O0", "D0 D0 O0")])
 def test_what_counts_as_degraded_changes_at_once_and_for_later_loops(worker: Worker, loops: tuple[str, ...]) -> None:
     """30 % more; each loop has a detector of its own."""
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker.monitor.change({"degraded_ratio": 0.5})
     for text in loops:
         for _ in range(3):
@@ -262,7 +317,7 @@ def test_what_counts_as_degraded_changes_at_once_and_for_later_loops(worker: Wor
 
 @pytest.mark.parametrize("seconds", [20, 40])
 def test_the_rest_after_the_next_degraded_window_changes(worker: Worker, seconds: int) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*600")
     worker.monitor.change({"cooldown_seconds": float(seconds)})
     worker("(D0 O0)*30", token_seconds=0.02)
@@ -393,7 +448,7 @@ def test_the_thread_runs_rounds_under_the_guard_until_it_is_stopped() -> None:
 
 def test_the_poller_is_woken_once_for_a_new_wish(worker: Worker) -> None:
     woken: list[str] = []
-    worker.poller.wake = lambda: woken.append(worker.monitor._wants[0])  # type: ignore[method-assign]
+    worker.poller.wake = lambda: woken.append(worker.monitor.wishes.reason)  # type: ignore[method-assign]
     worker("(D0 O0)*30")
     worker("D0 O0")
     worker("D0 O0")
@@ -402,7 +457,7 @@ def test_the_poller_is_woken_once_for_a_new_wish(worker: Worker) -> None:
 
 def test_a_second_loop_in_the_process_is_watched_as_the_first_was(worker: Worker) -> None:
     """k-fold, a search for the learning rate and then the training, a notebook that is run again."""
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     for _ in range(14):
         status = worker("(D0 O0)*10")
     assert status.state == "healthy"
@@ -419,7 +474,7 @@ def test_a_second_loop_in_the_process_is_watched_as_the_first_was(worker: Worker
 
 
 def test_a_loop_of_another_speed_with_another_optimizer_is_no_degradation(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*60")
     worker.rows.counted = "O1"
     for _ in range(8):
@@ -432,7 +487,7 @@ def test_a_loop_of_another_speed_with_another_optimizer_is_no_degradation(worker
 
 
 def test_another_iteration_of_the_same_optimizer_gets_a_signature_and_a_reference_of_its_own(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     assert worker("(D0 O0)*60").signature == "1in1step-0p-0"
     for _ in range(3):
         status = worker("(D0 D0 O0)*25")
@@ -464,7 +519,7 @@ def test_groups_that_cannot_be_read_do_not_keep_the_status_from_being_written(
 
 
 def test_a_window_that_was_refused_is_counted_said_once_and_wished_for_again_later(worker: Worker) -> None:
-    worker.monitor._reference_done = True
+    worker.monitor.wishes.reference_done = True
     worker("(D0 O0)*20")
     worker.poller.poll = lambda: setattr(worker.poller, "refusal", "rank 3 is elsewhere")  # type: ignore[method-assign]
     for count in (1, 2):
@@ -474,7 +529,7 @@ def test_a_window_that_was_refused_is_counted_said_once_and_wished_for_again_lat
         assert status.windows == {"manual skipped": count}
         assert not (worker.folder / REQUEST_FILE).exists()
     assert worker.said[1:] == ["manual window refused (rank 0): rank 3 is elsewhere"]
-    worker.monitor._reference_done = False
+    worker.monitor.wishes.reference_done = False
     worker("(D0 O0)*2")
     assert worker.poller.standing is not None
     assert worker.poller.standing.wants == ""

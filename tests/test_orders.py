@@ -33,8 +33,10 @@ class Told:
 
 
 def test_values_are_read_as_the_configuration_reads_them() -> None:
-    assert parse(["window_seconds=10", "EROICA_DEGRADED_RATIO=0.1", "event_budget=2000"]) == {
+    given = ["window_seconds=10", "periodic_seconds=3600", "EROICA_DEGRADED_RATIO=0.1", "event_budget=2000"]
+    assert parse(given) == {
         "window_seconds": 10.0,
+        "periodic_seconds": 3600.0,
         "degraded_ratio": 0.1,
         "event_budget": 2000,
     }

@@ -205,7 +205,7 @@ class Poller:
         meant = self._apart.judge(own, others, self._clock())
         standings = [own, *(s if s.windows == own.windows else replace(s, wants="") for s in meant.heard)]
         reason = wanted(standings, self._world_size)
-        if not reason or reason != own.wants or meant.undecided:
+        if not reason or meant.undecided:
             return
         if meant.apart:
             self.refusal = meant.apart

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from eroica_otel.model import Window
+from eroica_otel.model import REASONS, Window
 
 LEAD_SECONDS = 3.0
 """Between proposal and start: a standing is up to 1 s old, and every rank must have polled once more."""
@@ -40,6 +40,7 @@ class Standing:
         wants_since_seconds: How long it has wanted it.
         windows: Windows it had taken when it said so; a wish from before a window is no wish for the next.
         late: Windows it heard of when they were over: the next one shall leave more time.
+        steady: Whether its training goes on at its usual pace, so that a periodic window shows what is usual.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class Standing:
     wants_since_seconds: float = 0.0
     windows: int = 0
     late: int = 0
+    steady: bool = True
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -73,22 +75,29 @@ def wanted(standings: Iterable[Standing], world_size: int) -> str:
     manual: one is enough; ranks that do not report yet are waited for, but not for long.
     degraded: half of the ranks that report, because a slow rank slows all of a synchronous job.
     reference: all ranks, or half of those that report when one has waited for a minute, or one that was late for it.
+    periodic: as manual, while all that report are steady and there is no other reason.
     """
     seen = list(standings)
-    by_reason = {reason: [s for s in seen if s.wants == reason] for reason in ("manual", "degraded", "reference")}
-    manual = by_reason["manual"]
-    if manual and (len(seen) >= world_size or max(s.wants_since_seconds for s in manual) >= MANUAL_PATIENCE_SECONDS):
-        return "manual"
+    by_reason = {reason: [s for s in seen if s.wants == reason] for reason in REASONS}
     half = math.ceil(len(seen) / 2)
+    if _one_is_enough(by_reason["manual"], len(seen), world_size):
+        return "manual"
     if by_reason["degraded"] and len(by_reason["degraded"]) >= half:
         return "degraded"
     reference = by_reason["reference"]
-    if any(s.late for s in reference):
-        return "reference"
     patient = any(s.wants_since_seconds >= REFERENCE_PATIENCE_SECONDS for s in reference)
-    if len(reference) >= world_size or (patient and len(reference) >= half):
+    enough = len(reference) >= world_size or (patient and len(reference) >= half)
+    if reference and (enough or any(s.late for s in reference)):
         return "reference"
+    if _one_is_enough(by_reason["periodic"], len(seen), world_size) and all(s.steady for s in seen):
+        return "periodic"
     return ""
+
+
+def _one_is_enough(wishes: list[Standing], reporting: int, world_size: int) -> bool:
+    if not wishes:
+        return False
+    return reporting >= world_size or max(s.wants_since_seconds for s in wishes) >= MANUAL_PATIENCE_SECONDS
 
 
 def propose(standings: Iterable[Standing], reason: str, window_seconds: float, now_seconds: float) -> Window:

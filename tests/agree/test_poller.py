@@ -184,6 +184,21 @@ def test_when_the_one_that_decides_dies_another_takes_over() -> None:
     assert [len(poller.agreed) for poller in ranks] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("own", ["reference", "degraded"])
+def test_one_that_decides_and_gets_none_itself_opens_the_window_that_another_wants(own: str) -> None:
+    store = LocalStore()
+    ranks = pollers(lambda: store)
+    for number, poller in enumerate(ranks):
+        poller.standing = standing(number)
+    rounds(ranks)
+    ranks[0].standing = standing(0, wants=own)
+    rounds(ranks)  # rank 0 decides that one of four is not enough, and goes on to decide
+    assert not any(poller.agreed for poller in ranks)
+    ranks[2].standing = standing(2, wants="manual")
+    rounds(ranks)
+    assert [[window.reason for window in poller.agreed] for poller in ranks] == [["manual"]] * 4
+
+
 def test_many_standings_come_in_few_requests_and_missing_ones_are_left_out(own_server: Any) -> None:
     store = C10dStore(own_server, "m/")
     for number in range(0, 200, 2):

@@ -37,6 +37,10 @@ def standings(*wants: str, since: float = 0.0) -> list[Standing]:
         (("reference", "reference", "", ""), 60.0, "reference"),
         (("reference", "", "", ""), 3600.0, ""),
         (("degraded", "degraded", "reference", "reference"), 0.0, "degraded"),
+        (("periodic", "", "", ""), 0.0, "periodic"),
+        (("periodic", "periodic", "periodic", "manual"), 0.0, "manual"),
+        (("periodic", "periodic", "degraded", "degraded"), 0.0, "degraded"),
+        (("periodic", "reference", "reference", "reference"), 60.0, "reference"),
     ],
 )
 def test_what_four_or_five_ranks_stand_for(wants: tuple[str, ...], since: float, reason: str) -> None:
@@ -50,11 +54,18 @@ def test_ranks_that_do_not_report_do_not_count_for_degraded_but_hold_up_the_refe
     assert wanted([], world_size=8) == ""
 
 
-def test_a_manual_window_waits_a_while_for_ranks_that_do_not_report_yet() -> None:
-    assert wanted(standings("manual"), world_size=2) == ""
-    assert wanted(standings("manual", since=9.9), world_size=2) == ""
-    assert wanted(standings("manual", since=10.0), world_size=2) == "manual"
-    assert wanted(standings("manual", ""), world_size=2) == "manual"
+@pytest.mark.parametrize("reason", ["manual", "periodic"])
+def test_a_window_that_one_rank_may_have_waits_a_while_for_ranks_that_do_not_report_yet(reason: str) -> None:
+    assert wanted(standings(reason), world_size=2) == ""
+    assert wanted(standings(reason, since=9.9), world_size=2) == ""
+    assert wanted(standings(reason, since=10.0), world_size=2) == reason
+    assert wanted(standings(reason, ""), world_size=2) == reason
+
+
+def test_a_periodic_window_waits_until_all_are_steady_and_a_manual_one_does_not() -> None:
+    for reason, opened in (("periodic", ""), ("manual", "manual")):
+        seen = [standing(0, wants=reason, wants_since_seconds=3600.0), standing(1, steady=False)]
+        assert wanted(seen, world_size=2) == opened
 
 
 def test_one_rank_that_was_late_for_the_reference_is_enough_for_another() -> None:
