@@ -21,8 +21,8 @@ WIDTHS = {
     "Link": 130, "Cause": 150, "Team": 110, "Judged": 170, "Decided": 170, "Local rank": 90, "Restart": 80, "Seen": 60,
     "State": 110, "Slower by": 100, "Findings": 90, "Workers": 90, "Now": 80, "Reference": 100, "Component": 110,
     "Median": 90, "MAD": 90, "Iteration": 110, "Baseline": 110, "GPU hours lost": 130, "Last judged": 130,
-    "Schema": 90, "Version": 120, "Localizers": 110, "PCI": 130, "Network card": 120, "Beta": 100, "Role's beta": 110, "Difference": 110,
-    "Mu": 90, "Role's mu": 100,
+    "Schema": 90, "Version": 120, "Localizers": 110, "PCI": 130, "Network card": 120,
+    "Beta": 100, "Role's beta": 110, "Difference": 110, "Mu": 90, "Sigma": 90, "Role's mu": 100,
 }  # fmt: skip
 """Pixels of columns that are narrow or would be cut; the others share what is left."""
 WRAPPED = ("What to do", "Stack")
