@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         write(arguments.out, files(read(arguments.config)))
     except EroicaError as error:
-        print(f"generate.py: {error}", file=sys.stderr)
+        sys.stderr.write(f"generate.py: {error}\n")
         return error.exit_code
     return 0
 

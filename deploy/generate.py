@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         rules.write(arguments.out, files(rules.read(arguments.config), arguments.release))
     except EroicaError as error:
-        print(f"generate.py: {error}", file=sys.stderr)
+        sys.stderr.write(f"generate.py: {error}\n")
         return error.exit_code
     return 0
 

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlsplit
 from eroica_otel import __version__
 from eroica_otel.errors import ConfigError, DeliveryError, one_line
 
-
 MOST_BYTES = 16 << 20
 """Largest answer after decompression; the dashboards that ship have some 50 kB each, a folder list less."""
 
@@ -156,8 +155,10 @@ class _Bounded:
             if left < 0:
                 self._raw.close()
                 flag, most = self._access.flag, MOST_BYTES >> 20
-                raise ConfigError(f"{flag} {self._access.shown} answers more than {most} MiB, which no Grafana does; "
-                                  "give the address of a Grafana")
+                raise ConfigError(
+                    f"{flag} {self._access.shown} answers more than {most} MiB, which no Grafana does; "
+                    "give the address of a Grafana"
+                )
             yield piece
 
     def __getattr__(self, name: str) -> Any:

@@ -140,7 +140,10 @@ def test_a_release_is_a_word_also_where_yaml_would_take_it_for_none() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--release", "my stack"], "generate.py: --release 'my stack' is no value of a label; give letters and digits"),
+        (
+            ["--release", "my stack"],
+            "generate.py: --release 'my stack' is no value of a label; give letters",
+        ),
         (["--config", "/no/such.ini"], "generate.py: --config /no/such.ini cannot be read: No such file or directory;"),
     ],
 )

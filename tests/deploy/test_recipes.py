@@ -55,10 +55,11 @@ def test_there_is_one_for_each_that_the_page_links() -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_its_pods_are_pods(path: Path) -> None:
     for template in templates(objects(path)):
-        validate({"apiVersion": "v1", "kind": "Pod", **template})
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, **template}
+        validate(pod)
+        broken = {**template["spec"]["containers"][0], "commandd": []}
         with pytest.raises(ValueError, match="commandd"):
-            broken = {**template["spec"]["containers"][0], "commandd": []}
-            validate({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [broken]}})
+            validate(pod | {"spec": {"containers": [broken]}})
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
