@@ -1,7 +1,8 @@
 """Takes alerts/templates, alerts/config.ini and the table of causes, gives alerts/rules and alerts/prometheusrule.yaml.
 
 ``make docs`` runs it; a test fails when a file is not what this writes. With other choices: ``python alerts/generate.py
---config MINE.ini --out FOLDER``. A template marks what is filled in by ``@{name}``.
+--config MINE.ini --out FOLDER``; what MINE.ini leaves out is as in config.ini. A template marks what is filled in by
+``@{name}``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import argparse
 import configparser
 import json
+import re
 import string
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from eroica_otel.errors import ConfigError, EroicaError, one_line
 from eroica_otel.localize.causes import TABLE
 
 ALERTS = Path(__file__).parent
@@ -35,11 +38,18 @@ spec:
 _JOB = "training_job=%q, team=%q"
 _JOB_ARGUMENTS = "$labels.training_job $labels.team"
 _QUERIES = {
-    "q_period": f"job:eroica_iteration_period_seconds:mean5m{{{_JOB}}}",
+    # What it takes now; a mean of five minutes is half of what was before when a finding is told.
+    "q_period": (
+        f"job:eroica_iteration_recent_seconds:median{{{_JOB}}} or job:eroica_iteration_period_seconds:mean5m{{{_JOB}}}"
+    ),
     "q_rise": f"job:eroica_iteration_degradation_ratio:median{{{_JOB}}}",
     "q_split": f"max(eroica_localizer_no_consensus{{{_JOB}}}) > 0",
     "q_expected": f"max(eroica_localizer_workers_expected{{{_JOB}}})",
     "q_world": f"max(eroica_world_size{{{_JOB}}})",
+    "q_gone": (
+        f"topk(8, max by (rank, host) (last_over_time(eroica_world_size{{{_JOB}}}[1h]))"
+        f" unless on (rank) eroica_world_size{{{_JOB}}})"
+    ),
     "q_victims": f"max(eroica_anomaly_victims{{{_JOB}, function_id=%q, cause=%q}}) > 0",
     "q_ranks": (
         "count by (rank) (eroica_anomaly_impact_ratio{"
@@ -95,15 +105,47 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=ALERTS, help="where the files go (default: %(default)s)")
     arguments = parser.parse_args(argv)
-    for name, text in files(arguments.config.read_text("utf-8")).items():
-        path = arguments.out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+    try:
+        write(arguments.out, files(read(arguments.config)))
+    except EroicaError as error:
+        sys.stderr.write(f"generate.py: {error}\n")
+        return error.exit_code
     return 0
 
 
+def read(path: Path) -> str:
+    """Return the text of a config.ini.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = one_line(getattr(error, "strerror", "") or str(error))
+        raise ConfigError(f"--config {path} cannot be read: {why}; give a copy of alerts/config.ini") from error
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files by their path below ``folder``.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    for name, text in texts.items():
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, "utf-8")
+        except OSError as error:
+            raise ConfigError(f"--out {folder} cannot be written: {error.strerror}; give another folder") from error
+
+
 def files(config: str) -> dict[str, str]:
-    """Return the text of every generated file by its path below alerts/, for the text of a config.ini."""
+    """Return the text of every generated file by its path below alerts/, for the text of a config.ini.
+
+    Raises:
+        ConfigError: it is none, or a choice cannot be used.
+    """
     words = _words(config)
     rules = {path.name: _fill(path.read_text("utf-8"), words) for path in sorted((ALERTS / "templates").glob("*.yml"))}
     groups = "groups:\n" + "".join(text.removeprefix("groups:\n") for text in rules.values())
@@ -113,9 +155,7 @@ def files(config: str) -> dict[str, str]:
 
 def _words(config: str) -> dict[str, str]:
     """Return what each @{name} stands for."""
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(config)
-    words = {name: value for section in parser.sections() for name, value in parser[section].items()}
+    words = _choices(config)
     words["localizer_braces"] = f"{{{words['localizer']}}}" if words["localizer"] else ""
     # What is no address makes a dead link of runbook_url, which Grafana and notifications show as one.
     words["runbook_label"] = "runbook_url" if words["runbook"].startswith(("http://", "https://")) else "runbook"
@@ -123,6 +163,35 @@ def _words(config: str) -> dict[str, str]:
     words["advice_rules"] = "\n".join(_advice(row.name, row.advice) for row in TABLE)
     expressions = {f"x_{name}": _largest(*what) for name, what in _ALERTED.items()}
     return words | _QUERIES | expressions | _lookups()
+
+
+_MATCHER = r'\w+\s*(=~|!~|!=|=)\s*"([^"\\]|\\.)*"'
+_KINDS = {
+    "rules": (rf"{_MATCHER}(\s*,\s*{_MATCHER})*", 'matchers, for example cluster="a", env=~"b.*"'),
+    "thresholds": (r"[0-9]+(\.[0-9]+)?", "a number"),
+    "patience": (r"([0-9]+(ms|[smhdwy]))+", "a duration, for example 5m"),
+}
+"""What the values of a section look like: in Prometheus' words, since a rule that it refuses stops all of a file."""
+_MAY_BE_EMPTY = ("localizer", "agents")
+
+
+def _choices(config: str) -> dict[str, str]:
+    """Return the choices by name, those of config.ini where ``config`` makes none."""
+    known, given = (configparser.ConfigParser(interpolation=None) for _ in range(2))
+    known.read_string((ALERTS / "config.ini").read_text("utf-8"))
+    try:
+        given.read_string(config)
+    except configparser.Error as error:
+        raise ConfigError(f"no config.ini: {one_line(str(error))}; give a copy of alerts/config.ini") from error
+    for section in given.sections():
+        for name, value in given[section].items():
+            if not known.has_option(section, name):
+                raise ConfigError(f"[{section}] {name} is no choice; alerts/config.ini has all of them")
+            pattern, like = (".+", "its address") if name == "runbook" else _KINDS[section]
+            if re.fullmatch(pattern, value) is None and (value or name not in _MAY_BE_EMPTY):
+                raise ConfigError(f"[{section}] {name} = {one_line(value)} cannot be used; give {like}")
+            known[section][name] = value
+    return {name: value for section in known.sections() for name, value in known[section].items()}
 
 
 def _advice(cause: str, advice: str) -> str:
@@ -152,8 +221,15 @@ def _largest(keys: str, matchers: str) -> str:
 
 def _lookups() -> dict[str, str]:
     """Return the pieces of annotations that look something up."""
+    period = f"(printf `@{{q_period}}` {_JOB_ARGUMENTS} {_JOB_ARGUMENTS})"
+    gone = f"(printf `@{{q_gone}}` {_JOB_ARGUMENTS} {_JOB_ARGUMENTS})"
     found = {
-        "t_period": _ask("q_period", " ({{ .Value | humanizeDuration }})"),
+        "t_period": f"{{{{ range query {period} }}}} ({{{{ .Value | humanizeDuration }}}}){{{{ end }}}}",
+        "t_gone": (
+            f'{{{{ range $i, $each := query {gone} | sortByLabel "rank" }}}}{{{{ if $i }}}},{{{{ else }}}}'
+            "; seen in the last hour and gone:{{ end }} rank {{ $each.Labels.rank }}"
+            "{{ with $each.Labels.host }} on {{ . }}{{ end }}{{ end }}"
+        ),
     }
     known = "{{ range query (printf `@{q_advice}` .Labels.cause) }}{{ .Labels.advice }}"
     waiting = f"(printf `@{{q_victims}}` {_JOB_ARGUMENTS} .Labels.function_id .Labels.cause)"
@@ -176,10 +252,6 @@ def _lookups() -> dict[str, str]:
                 f"{{{{ range query (printf `{top}` {_JOB_ARGUMENTS} {labels}) }}}}{text}{{{{ end }}}}"
             )
     return found
-
-
-def _ask(query: str, text: str) -> str:
-    return f"{{{{ range query (printf `@{{{query}}}` {_JOB_ARGUMENTS}) }}}}{text}{{{{ end }}}}"
 
 
 def _fill(text: str, words: Mapping[str, str]) -> str:

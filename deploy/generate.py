@@ -9,9 +9,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
+
+from eroica_otel.errors import ConfigError, EroicaError
 
 ROOT = Path(__file__).parent.parent
 BY_HAND = (
@@ -52,18 +55,27 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--release", default="prometheus", help="label by which your Prometheus selects (%(default)s)")
     arguments = parser.parse_args(argv)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, text in files(arguments.config.read_text("utf-8"), arguments.release).items():
-        (arguments.out / name).write_text(text, "utf-8")
+    rules = _generator()
+    try:
+        rules.write(arguments.out, files(rules.read(arguments.config), arguments.release))
+    except EroicaError as error:
+        sys.stderr.write(f"generate.py: {error}\n")
+        return error.exit_code
     return 0
 
 
 def files(config: str, release: str = "prometheus") -> dict[str, str]:
-    """Return the text of each file by name, for the text of a config.ini of the rules."""
+    """Return the text of each file by name, for the text of a config.ini of the rules.
+
+    Raises:
+        ConfigError: ``config`` is none, or ``release`` is no value of a label.
+    """
+    if re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", release) is None:
+        raise ConfigError(f"--release {release!r} is no value of a label; give letters and digits, and - _ . between")
     given = {Path(path).name: (ROOT / path).read_text("utf-8") for path in BY_HAND}
-    given["rules.yaml"] = _generator(ROOT / "alerts" / "generate.py").files(config)["prometheusrule.yaml"]
+    given["rules.yaml"] = _generator().files(config)["prometheusrule.yaml"]
     given["dashboards.yaml"] = "---\n".join(map(_config_map, sorted((ROOT / "grafana" / "dashboards").glob("*.json"))))
-    labelled = {name: text.replace(RELEASE, f"release: {release}") for name, text in given.items()}
+    labelled = {name: text.replace(RELEASE, f'release: "{release}"') for name, text in given.items()}
     return labelled | {"kustomization.yaml": _kustomization(sorted(labelled))}
 
 
@@ -84,8 +96,9 @@ def _kustomization(resources: list[str]) -> str:
     return "\n".join([*lines, *(f"  - {name}" for name in resources), ""])
 
 
-def _generator(path: Path) -> ModuleType:
+def _generator() -> ModuleType:
     """Return the generator of the rules as a module; it is on no path."""
+    path = ROOT / "alerts" / "generate.py"
     spec = importlib.util.spec_from_file_location("alerts_generate", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded")

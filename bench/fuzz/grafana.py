@@ -8,6 +8,7 @@ from typing import Any
 
 from requests import PreparedRequest, Response
 from requests.adapters import BaseAdapter
+from urllib3 import HTTPResponse
 
 from bench.fuzz import trees
 from bench.fuzz.check import check_error, hold
@@ -36,7 +37,8 @@ class _Answering(BaseAdapter):
         answer = Response()
         answer.status_code, answer.request, answer.url = 200, request, request.url or ""
         answer.headers["Content-Type"] = "application/json"
-        answer.raw = io.BytesIO(self._answers[min(self._asked, len(self._answers) - 1)])
+        body = io.BytesIO(self._answers[min(self._asked, len(self._answers) - 1)])
+        answer.raw = HTTPResponse(body, preload_content=False)
         self._asked += 1
         return answer
 

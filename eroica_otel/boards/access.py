@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 from eroica_otel import __version__
 from eroica_otel.errors import ConfigError, DeliveryError, one_line
+
+MOST_BYTES = 16 << 20
+"""Largest answer after decompression; the dashboards that ship have some 50 kB each, a folder list less."""
 
 
 class NotFound(DeliveryError):
@@ -126,8 +130,39 @@ def connect(access: Access) -> Any:
         if answer.is_redirect:
             raise ConfigError(f"{access.flag} {access.shown} redirects to another address; give that one")
 
-    session.hooks["response"].append(refuse_redirects)
+    def bound(answer: Any, *_: Any, **__: Any) -> None:
+        answer.raw = _Bounded(answer.raw, access)
+
+    session.hooks["response"] += [refuse_redirects, bound]
     return api
+
+
+class _Bounded:
+    """The body of an answer, of which no more is read than MOST_BYTES: requests itself reads until the end."""
+
+    def __init__(self, raw: Any, access: Access) -> None:
+        self._raw, self._access = raw, access
+
+    def stream(self, size: int, decode_content: bool = True) -> Iterator[bytes]:
+        """Yield the body in pieces, unpacked.
+
+        Raises:
+            ConfigError: there is more than a Grafana answers.
+        """
+        left = MOST_BYTES
+        for piece in self._raw.stream(size, decode_content=decode_content):
+            left -= len(piece)
+            if left < 0:
+                self._raw.close()
+                flag, most = self._access.flag, MOST_BYTES >> 20
+                raise ConfigError(
+                    f"{flag} {self._access.shown} answers more than {most} MiB, which no Grafana does; "
+                    "give the address of a Grafana"
+                )
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
 
 
 def _usual_authorities() -> str | bool:

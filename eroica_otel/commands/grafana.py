@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 
 from eroica_otel import assets
 from eroica_otel.boards import board as boards
 from eroica_otel.boards.api import Grafana
 from eroica_otel.boards.push import FOLDER_TITLE, FOLDER_UID, Wish, push
 from eroica_otel.commands import access
+from eroica_otel.errors import ConfigError
 from eroica_otel.query.client import checked_url
 
 HELP = """\
@@ -47,6 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: an option cannot be used, or Grafana lacks what the dashboards need.
         DeliveryError: Grafana cannot be asked or refuses, or a dashboard was left as it is.
     """
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", arguments.folder_uid) is None:
+        raise ConfigError(f"--folder-uid {arguments.folder_uid!r} is no uid; give at most 40 letters, digits, - and _")
+    if not arguments.folder.strip():
+        raise ConfigError("--folder is empty; give a title")
     shipped = boards.read(assets.path("grafana") / "dashboards")
     source = arguments.data_source_url
     wish = Wish(

@@ -65,10 +65,9 @@ FACTS = (
         p.HEALTHY,
         columns={
             "rank": "Rank", "host": "Host", "role": "Role", "function": "Function", "cause": "Cause", "A": "Costs",
-            "B": "Since", "C": "Wait for it", "severity": "Severity", "scope": "Scope", "link": "Link",
-            "advice": "What to do",
+            "B": "Since", "C": "Wait for it", "severity": "Severity", "link": "Link", "advice": "What to do",
         },
-        hidden=("function_id", "training_job", "team"),
+        hidden=("function_id", "training_job", "team", "scope"),
         units={"Costs": "percentunit", "Since": "dateTimeAsIso", "Wait for it": "none"},
         links={"Rank": TO_RANK, "Function": TO_FUNCTION},
     ),
@@ -115,10 +114,11 @@ TIME = (
         "timeseries", "States of the workers", "Workers by state. Paused is a checkpoint or a validation; blocked is "
         "no update for five mean iterations.", (12, 8), "none",
         [Query(f"sum by (state) (job:eroica_worker_state:count{{{p.ONE}}})", "{{state}}")], p.NO_RULES, stacked=True,
+        colours=p.state_colours(),
     ),
     Spot(
         "timeseries", "What each culprit costs", "Share of each iteration that an open finding costs.", (12, 8),
-        "percentunit", [Query(OPEN, "rank {{rank}} {{function}} ({{cause}})")], p.HEALTHY,
+        "percentunit", [Query(p.costs(p.ONE), "rank {{rank}} {{function}} ({{cause}})")], p.HEALTHY,
         [(0, GREEN), (0.05, ORANGE), (0.2, RED)],
     ),
 )  # fmt: skip

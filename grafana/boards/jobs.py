@@ -57,7 +57,7 @@ TABLES = (
             Query(f"max {p.BY_JOB} (job:eroica_iteration_degradation_ratio:median{{{p.ANY}}})"),
             Query(p.state_of_jobs(p.ANY)),
             Query(f"max {p.BY_JOB} (job:eroica_workers:count{{{p.ANY}}})"),
-            Query(f"max {p.BY_JOB} (job:eroica_iteration_period_seconds:mean5m{{{p.ANY}}})"),
+            Query(f"max {p.BY_JOB} (job:eroica_iteration_recent_seconds:median{{{p.ANY}}})"),
             Query(f"max {p.BY_JOB} (job:eroica_iteration_baseline_seconds:median{{{p.ANY}}})"),
             Query(f"max {p.BY_JOB} (eroica_job_anomalies{{{p.ANY}}})"),
             Query(f"max {p.BY_JOB} ({LOST})"),
@@ -81,10 +81,10 @@ TABLES = (
         [Query(p.advised(OPEN)), Query(p.since(p.ANY))], p.HEALTHY,
         columns={
             "training_job": "Job", "team": "Team", "rank": "Rank", "host": "Host", "function": "Function",
-            "cause": "Cause", "A": "Costs", "B": "Since", "severity": "Severity", "scope": "Scope",
-            "link": "Link", "advice": "What to do",
+            "cause": "Cause", "A": "Costs", "B": "Since", "severity": "Severity", "link": "Link",
+            "advice": "What to do",
         },
-        hidden=("function_id", "role"), units={"Costs": "percentunit", "Since": "dateTimeAsIso"},
+        hidden=("function_id", "role", "scope"), units={"Costs": "percentunit", "Since": "dateTimeAsIso"},
         links={"Job": TO_JOB, "Rank": TO_RANK},
     ),
 )  # fmt: skip
@@ -102,8 +102,8 @@ OVER_TIME = (
         [(0, GREEN), (0.05, ORANGE), (0.2, RED)], links={"": SERIES_TO_JOB},
     ),
     Spot(
-        "timeseries", "Iteration time", "Mean time from one optimizer update to the next, over all workers of a job.",
-        (12, 8), "s", [Query(f"job:eroica_iteration_period_seconds:mean5m{{{p.ANY}}}", "{{training_job}}")],
+        "timeseries", "Iteration time", "Recent time from one optimizer update to the next, median of the workers of a "
+        "job.", (12, 8), "s", [Query(f"job:eroica_iteration_recent_seconds:median{{{p.ANY}}}", "{{training_job}}")],
         p.NO_RULES, links={"": SERIES_TO_JOB},
     ),
     Spot(

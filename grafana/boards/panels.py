@@ -22,8 +22,11 @@ WIDTHS = {
     "State": 110, "Slower by": 100, "Findings": 90, "Workers": 90, "Now": 80, "Reference": 100, "Component": 110,
     "Median": 90, "MAD": 90, "Iteration": 110, "Baseline": 110, "GPU hours lost": 130, "Last judged": 130,
     "Schema": 90, "Version": 120, "Localizers": 110, "PCI": 130, "Network card": 120,
+    "Beta": 100, "Role's beta": 110, "Difference": 110, "Mu": 90, "Sigma": 90, "Role's mu": 100,
 }  # fmt: skip
 """Pixels of columns that are narrow or would be cut; the others share what is left."""
+WRAPPED = ("What to do", "Stack")
+"""Columns of sentences, which would be cut at the end of a line."""
 STATE = "State"
 """Column of a table whose numbers are words."""
 
@@ -94,6 +97,8 @@ def _timeseries(spot: Spot) -> Any:
     made.show_points(common.VisibilityMode.AUTO)
     if spot.stacked:
         made.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
+    for name, colour in spot.colours.items():
+        made.override_by_name(name, [_property("color", {"mode": "fixed", "fixedColor": colour})])
     return made
 
 
@@ -143,6 +148,8 @@ def _properties(spot: Spot, column: str) -> Iterator[Any]:
         yield _property("links", [{"title": link.title, "url": link.url(), "targetBlank": False}])
     if column in WIDTHS:
         yield _property("custom.width", WIDTHS[column])
+    if column in WRAPPED:
+        yield _property("custom.cellOptions", {"type": "auto", "wrapText": True})
     if column == STATE and spot.states:
         yield _property("mappings", [_words(spot)])
         yield _property("custom.cellOptions", {"type": "color-text"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boards.spec import BLUE, GREEN, GREY, ORANGE, RED, YELLOW, Variable
+from boards.spec import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, Variable
 
 ANY = 'training_job=~"$training_job", team=~"$team"'
 """Of boards on which several jobs may be chosen."""
@@ -26,7 +26,7 @@ NO_NODE = "No node_exporter whose instance begins with this host's name"
 HEALTHY = "Nothing: no finding is open, or no localizer is scraped"
 
 STATES = {
-    "learning": (1, "learning", BLUE), "healthy": (2, "healthy", GREEN), "paused": (3, "paused", GREY),
+    "learning": (1, "learning", BLUE), "healthy": (2, "healthy", GREEN), "paused": (3, "paused", PURPLE),
     "finished": (4, "finished", GREY), "unmatched": (5, "not recognised", YELLOW), "degraded": (6, "slower", ORANGE),
     "blocked": (7, "stands still", RED),
 }  # fmt: skip
@@ -45,10 +45,16 @@ def since(jobs: str) -> str:
     return f"1000 * min_over_time(timestamp({found})[$__range:]) and {found}"
 
 
-def once(by: str, jobs: str) -> str:
-    """Return findings in the minute in which they began."""
+def once(jobs: str) -> str:
+    """Return findings in the minute in which they began, once also where they became critical since."""
+    by = "max by (training_job, team, rank, host, function, cause)"
     now = f'{by} (eroica_anomaly_impact_ratio{{{jobs}, severity=~"warning|critical"}})'
     return f"{now} unless {now.replace('})', '} offset 1m)')}"
+
+
+def costs(jobs: str) -> str:
+    """Return what each culprit costs, one series also where its finding became critical since."""
+    return f'max by (rank, link, function, cause) (eroica_anomaly_impact_ratio{{{jobs}, severity=~"warning|critical"}})'
 
 
 def advised(found: str) -> str:
@@ -75,6 +81,11 @@ def codes() -> dict[float, tuple[str, str]]:
     """Return word and colour by the number of a state."""
     known: dict[float, tuple[str, str]] = {number: (word, colour) for number, word, colour in STATES.values()}
     return {0: ("mixed", GREY)} | known
+
+
+def state_colours() -> dict[str, str]:
+    """Return the colour of a state by its name, which is that of its series."""
+    return {name: colour for name, (_, _, colour) in STATES.items()}
 
 
 def job_variables(*, several: bool) -> tuple[Variable, ...]:

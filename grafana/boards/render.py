@@ -11,7 +11,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
 from boards.panels import SOURCE, panel
-from boards.promql import FINDINGS, once
+from boards.promql import once
 from boards.spec import Board, Section, Spot, Variable
 
 COLUMNS = 24
@@ -44,7 +44,7 @@ def render(board: Board) -> dict[str, Any]:
 def _events(jobs: str) -> tuple[str, str]:
     window = f"max by (training_job, team, reason) (eroica_localizer_window_id{{{jobs}}})"
     earlier = f"max by (training_job, team, reason) (eroica_localizer_window_id{{{jobs}}} offset 1m)"
-    return f"({window} > {earlier}) or ({window} unless {earlier})", once(FINDINGS, jobs)
+    return f"({window} > {earlier}) or ({window} unless {earlier})", once(jobs)
 
 
 def _laid_out(board: Board) -> Iterator[Any]:

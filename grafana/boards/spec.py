@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-GREEN, BLUE, YELLOW, ORANGE, RED, GREY = "green", "blue", "yellow", "orange", "red", "text"
+GREEN, BLUE, YELLOW, ORANGE, RED, PURPLE, GREY = "green", "blue", "yellow", "orange", "red", "purple", "text"
 JOBS, JOB, FUNCTION, WORKER, ITSELF = (
     "eroica-jobs", "eroica-job", "eroica-function", "eroica-worker", "eroica-itself",
 )  # fmt: skip
@@ -57,6 +57,7 @@ class Spot:
         units: Of a table's columns.
         links: By column; of other panels under "".
         states: Word and colour by value.
+        colours: Colour by the name of a series, where that means something.
         axis: What the y axis of a heat map is.
         named: True where a stat shows the name of its series, not the value.
     """
@@ -75,6 +76,7 @@ class Spot:
     units: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, Link] = field(default_factory=dict)
     states: Mapping[float, tuple[str, str]] = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
     axis: str = ""
     named: bool = False
 

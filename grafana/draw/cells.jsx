@@ -9,7 +9,7 @@ function Times({ range, width, height }) {
   const marks = [0, 0.25, 0.5, 0.75, 1];
   return marks.map((share) => (
     <text key={share} x={LEFT + share * (width - LEFT - 60)} y={height - 4} fontSize="11" fill="#555">
-      {new Date((range.begin + share * (range.end - range.begin)) * 1000).toISOString().slice(11, 16)}
+      {new Date((range.begin + share * (range.end - range.begin)) * 1000).toISOString().slice(11, range.end - range.begin < 600 ? 19 : 16)}
     </text>
   ));
 }
@@ -17,6 +17,7 @@ function Times({ range, width, height }) {
 export function Cells({ frames, width, height, range, colourOf, words }) {
   const rows = words ? [...frames].reverse() : frames;
   const tall = (height - 40) / Math.max(rows.length, 1);
+  const every = Math.ceil(12 / tall);  // a name is 12 pixels high
   const wide = ((width - LEFT - 8) * range.step) / (range.end - range.begin + range.step);
   const at = (time) => LEFT + ((time / 1000 - range.begin) / range.step) * wide;
   return (
@@ -25,9 +26,11 @@ export function Cells({ frames, width, height, range, colourOf, words }) {
         const top = 14 + (rows.length - 1 - row) * tall;
         return (
           <g key={row}>
-            <text x={LEFT - 6} y={top + tall / 2 + 4} textAnchor="end" fontSize="11" fill="#333">
-              {getFieldDisplayName(frame.fields[1], frame)}
-            </text>
+            {row % every === 0 && (
+              <text x={LEFT - 6} y={top + tall / 2 + 4} textAnchor="end" fontSize="11" fill="#333">
+                {getFieldDisplayName(frame.fields[1], frame)}
+              </text>
+            )}
             {frame.fields[1].values.map((value, index) => (
               <rect key={index} x={at(frame.fields[0].values[index])} y={top} width={wide} height={Math.max(tall - 1, 1)}
                 fill={colourOf(value, frame.fields[1])}>

@@ -67,7 +67,9 @@ function Drawn({ panel, data, width, height }) {
     return <Stats {...{ panel, data, width, height }} />;
   }
   if (panel.type === 'table') {
-    return <Table data={data[0]} width={width} height={height} initialSortBy={panel.options.sortBy} />;
+    return (
+      <Table data={data[0]} width={width} height={height} initialSortBy={panel.options.sortBy} fieldConfig={panel.fieldConfig} />
+    );
   }
   if (panel.type === 'timeseries') {
     const time = { from: dateTime(range.begin * 1000), to: dateTime(range.end * 1000) };

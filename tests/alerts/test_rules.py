@@ -201,6 +201,48 @@ def test_other_choices_reach_every_rule(tmp_path: Path) -> None:
             assert all(after.lstrip("{ \n").startswith("cluster") for after in raw), rule["expr"]
 
 
+def test_what_a_config_leaves_out_is_as_in_ours() -> None:
+    ours = generator().files((ALERTS / "config.ini").read_text("utf-8"))
+    assert generator().files("") == ours
+    mine = generator().files("[patience]\nkeep = 9m\n")
+    assert mine == {name: text.replace("keep_firing_for: 5m", "keep_firing_for: 9m") for name, text in ours.items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("[patience]\nkept = 9m\n", "[patience] kept is no choice; alerts/config.ini has all of them"),
+        ("[keep]\nkeep = 9m\n", "[keep] keep is no choice"),
+        ("[patience]\nkeep = five\n", "[patience] keep = five cannot be used; give a duration, for example 5m"),
+        ("[thresholds]\nshare = half\n", "[thresholds] share = half cannot be used; give a number"),
+        ('[rules]\njobs = {cluster="x"}\n', '[rules] jobs = {cluster="x"} cannot be used; give matchers'),
+        ("[rules]\njobs =\n", "[rules] jobs =  cannot be used; give matchers"),
+        ("[rules]\nrunbook =\n", "[rules] runbook =  cannot be used; give its address"),
+        ("keep = 9m\n", "no config.ini: File contains no section headers."),
+        (b"\xff", "cannot be read: 'utf-8' codec"),
+        (None, "cannot be read: No such file or directory; give a copy of alerts/config.ini"),
+    ],
+)
+def test_a_config_that_cannot_be_used_is_one_line_and_writes_nothing(
+    config: str | bytes | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, out = tmp_path / "mine.ini", tmp_path / "out"
+    if config is not None:
+        mine.write_bytes(config if isinstance(config, bytes) else config.encode())
+    assert generator().main(["--config", str(mine), "--out", str(out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("generate.py: ")
+    assert told in line
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").write_text("a file")
+    assert generator().main(["--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("/out cannot be written: Not a directory; give another folder")
+
+
 def _headings(page: str) -> dict[str, Any]:
     sections = re.split(r"^## ", (ROOT / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)[1:]
     return {section.partition("\n")[0].strip(): section.partition("\n")[2] for section in sections}

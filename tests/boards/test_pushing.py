@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from eroica_otel import assets
+from eroica_otel.boards import access as accesses
 from eroica_otel.boards import board as boards
 from eroica_otel.boards.access import Access
 from eroica_otel.boards.api import Grafana
@@ -278,6 +280,31 @@ def other() -> Iterator[BoundedServer]:
 def test_what_is_no_grafana_is_told_and_gets_no_token_elsewhere(other: BoundedServer, path: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         push(Grafana(Access(other.url + path, TOKEN)), (ONE,), Wish(), print)
+
+
+MOST = 1 << 16
+
+
+class _Large(Handler):
+    """An empty object, and as much white space after it as fits, or one more."""
+
+    def do_GET(self) -> None:
+        body = b"{}".ljust(MOST + ("more" in self.path))
+        packed = {"Content-Encoding": "gzip"} if self.path.startswith("/packed") else {}
+        self.answer(200, gzip.compress(body) if packed else body, "application/json", **packed)
+
+
+@pytest.mark.parametrize("path", ["/plain", "/packed"])
+def test_no_more_is_read_of_an_answer_than_a_grafana_gives(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accesses, "MOST_BYTES", MOST)
+    server = BoundedServer(Address("127.0.0.1", 0), _Large)
+    server.start("large")
+    try:
+        assert Grafana(Access(server.url + path, TOKEN)).version() == ""
+        with pytest.raises(ConfigError, match=r"/more answers more than .* give the address of a Grafana"):
+            Grafana(Access(f"{server.url}{path}/more", TOKEN)).version()
+    finally:
+        server.stop()
 
 
 def signed(folder: Path, name: str) -> tuple[str, str]:

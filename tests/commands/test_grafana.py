@@ -55,6 +55,11 @@ def test_a_push_with_the_token_of_the_environment_that_left_something(
         (["--url", "http://h", "--token-file", "/no/such"], "--token-file /no/such cannot be read"),
         (["--url", "http://h", "--token-file", "/dev/null"], "--token-file /dev/null holds no token"),
         (["--url", "http://a:b@h", "--data-source-url", "prom"], "--data-source-url 'prom' is no address"),
+        (
+            ["--url", "http://a:b@h", "--folder-uid", "../admin?x"],
+            "--folder-uid '../admin?x' is no uid; give at most",
+        ),
+        (["--url", "http://a:b@h", "--folder", " "], "--folder is empty; give a title"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,3 +130,27 @@ def test_the_image_holds_this_version_and_no_root() -> None:
 def test_the_folder_is_written(tmp_path: Path) -> None:
     assert generator().main(["--out", str(tmp_path / "base"), "--release", "mine"]) == 0
     assert {path.name: path.read_text("utf-8") for path in (tmp_path / "base").iterdir()} == FILES
+
+
+def test_a_release_is_a_word_also_where_yaml_would_take_it_for_none() -> None:
+    told = generator().files("", "true")["rules.yaml"]
+    assert yaml.safe_load(told)["metadata"]["labels"] == {"release": "true"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["--release", "my stack"],
+            "generate.py: --release 'my stack' is no value of a label; give letters",
+        ),
+        (["--config", "/no/such.ini"], "generate.py: --config /no/such.ini cannot be read: No such file or directory;"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_writes_nothing(
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generator().main([*arguments, "--out", str(tmp_path / "base")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(told)
+    assert not (tmp_path / "base").exists()

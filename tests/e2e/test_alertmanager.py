@@ -65,7 +65,9 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         raised("EroicaWorkerHangsJob", "a", "critical", rank="1", host="n1"),
         raised("EroicaJobBlocked", "a", "critical"),
         raised("EroicaWorkerSlowsJob", "a", "warning", rank="3", host="n2"),
-        raised("EroicaWindowIncomplete", "a", "warning"),
+        raised("EroicaWindowIncomplete", "a", "warning", domain="pipeline"),
+        # What has nothing to do with it goes to who runs the monitoring all the same.
+        raised("EroicaDeliveriesFailing", "a", "warning", domain="pipeline"),
         # Job b of the same team, and job a of another, have faults of their own; two ranks of one node are one of them.
         raised("EroicaWorkerSlowsJob", "b", "warning", rank="4", host="n3"),
         raised("EroicaWorkerSlowsJob", "b", "warning", rank="5", host="n3"),
@@ -110,6 +112,7 @@ def test_one_fault_is_one_notification_and_no_job_silences_another(running: Serv
         ("owners", "EroicaRoleSlowsJob", "g", "nlp", 1),
         ("owners", "EroicaJobSlowedEverywhere", "h", "nlp", 1),
         ("platform", "EroicaLocalizerFailing", "", "", 1),
+        ("platform", "EroicaDeliveriesFailing", "a", "nlp", 1),
         ("watchdog", "EroicaDeadMan", "", "", 1),
         ("owners", "EroicaWorkerSlowsJob", "i", "nlp", 1),
         ("infrastructure", "EroicaWorkerSlowsJob", "i", "nlp", 1),

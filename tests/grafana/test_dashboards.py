@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlparse
 
 import promql_parser
 import pytest
 
-from alert_rules import all_rules
+from alert_rules import all_rules, run
 from dashboards import FILES, UIDS, Asked, all_queries, board, boards, columns_of, filled_in, generator, panels
 from eroica_hardware import names as agent_names
 from eroica_otel import names
+from eroica_otel.model import STATES
 
 PANELS = [(uid, panel) for uid in UIDS for panel in panels(uid)]
 OURS = {metric.name: metric for metric in (*names.ALL, *agent_names.ALL)}
@@ -126,8 +128,7 @@ def test_a_panel_says_what_it_shows_in_which_unit_and_why_there_may_be_nothing(u
         return
     # Any other unit would format ranks and the ids of GPUs, which look like numbers.
     assert defaults["unit"] == "string"
-    overrides = {one["matcher"]["options"]: {p["id"]: p["value"] for p in one["properties"]}
-                 for one in panel["fieldConfig"]["overrides"]}  # fmt: skip
+    overrides = _overrides(panel)
     for name, title in columns_of(panel).items():
         if name.startswith("Value"):
             assert overrides[title]["unit"]
@@ -189,6 +190,62 @@ def test_who_is_to_blame_stands_on_the_first_screen(uid: str) -> None:
     assert table["gridPos"]["y"] + table["gridPos"]["h"] <= 20
     columns = set(columns_of(table).values())
     assert {"Rank", "Host", "Function", "Cause", "Costs", "Since", "What to do"} <= columns
+
+
+def _overrides(panel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the properties that are set for a column or series, by its name."""
+    return {
+        one["matcher"]["options"]: {each["id"]: each["value"] for each in one["properties"]}
+        for one in panel["fieldConfig"]["overrides"]
+    }
+
+
+def test_sentences_are_not_cut_at_the_end_of_a_line() -> None:
+    found = [
+        _overrides(panel)[title]["custom.cellOptions"]["wrapText"]
+        for _, panel in PANELS
+        if panel["type"] == "table"
+        for title in set(columns_of(panel).values()) & {"What to do", "Stack"}
+    ]
+    assert found == [True] * 4, "the findings of three boards, and the stacks of a function"
+
+
+def test_a_state_has_its_colour_wherever_it_is_drawn() -> None:
+    (lines,) = (panel for _, panel in PANELS if panel["title"] == "States of the workers")
+    (bands,) = (panel for _, panel in PANELS if panel["title"] == "State of each job")
+    colours = {name: given["color"]["fixedColor"] for name, given in _overrides(lines).items()}
+    (mapping,) = bands["fieldConfig"]["defaults"]["mappings"]
+    assert set(colours) == set(STATES)
+    assert sorted([*colours.values(), "text"]) == sorted(one["color"] for one in mapping["options"].values())
+    assert (colours["healthy"], colours["degraded"], colours["blocked"]) == ("green", "orange", "red")
+
+
+def _expression(uid: str, title: str) -> str:
+    (found,) = {asked.expr for asked in all_queries() if (asked.board, asked.panel) == (uid, title)}
+    return filled_in(found, training_job="llm", team="nlp")
+
+
+def test_a_finding_that_becomes_critical_begins_once_and_stays_one_line(tmp_path: Path) -> None:
+    who = {"training_job": "llm", "team": "nlp", "rank": "2", "host": "b", "function": "f", "cause": "slow_input"}
+    series = [
+        {"series": _quoted("eroica_anomaly_impact_ratio", **who, severity=severity, scope="worker"), "values": values}
+        for severity, values in (("warning", "_ _ 0.1x2 stale"), ("critical", "_ _ _ _ _ 0.3x5"))
+    ]
+    line = _quoted("", rank="2", function="f", cause="slow_input")
+    asked = [
+        (_expression("eroica-job", "Findings"), "2m", [{"labels": _quoted("", **who), "value": 0.1}]),
+        (_expression("eroica-job", "Findings"), "5m", []),
+        (_expression("eroica-job", "What each culprit costs"), "3m", [{"labels": line, "value": 0.1}]),
+        (_expression("eroica-job", "What each culprit costs"), "7m", [{"labels": line, "value": 0.3}]),
+    ]
+    told = [{"expr": expr, "eval_time": at, "exp_samples": samples} for expr, at, samples in asked]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": told}
+    (tmp_path / "case.yml").write_text(json.dumps({"rule_files": [], "tests": [test]}))  # YAML takes JSON
+    assert "SUCCESS" in run("promtool", "test", "rules", tmp_path / "case.yml")
+
+
+def _quoted(name: str, **labels: str) -> str:
+    return name + "{" + ", ".join(f"{key}={json.dumps(value)}" for key, value in labels.items()) + "}"
 
 
 @pytest.mark.parametrize("asked", all_queries(), ids=str)
