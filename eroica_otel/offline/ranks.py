@@ -138,7 +138,9 @@ def _by_number(members: Mapping[int, Member], given: Mapping[str, int]) -> list[
     if not guessed:
         return []
     more = f" and {len(guessed) - 3} more" if len(guessed) > 3 else ""
-    return [f"ranks by the last number in the name: {', '.join(guessed[:3])}{more}; give --rank FILE=N where it is none"]
+    return [
+        f"ranks by the last number in the name: {', '.join(guessed[:3])}{more}; give --rank FILE=N where it is none"
+    ]
 
 
 def _by_device(members: Mapping[int, Member], given: Mapping[str, int]) -> list[str]:

@@ -70,7 +70,7 @@ def test_the_only_file_needs_no_rank_and_of_several_each_does() -> None:
     ("names", "told"),
     [
         (("step_100.json", "step_200.json"), "step_100.json as rank 100, step_200.json as rank 200"),
-        (("run-2024-06-01.json", "run-2024-06-02.json"), "run-2024-06-01.json as rank 1, run-2024-06-02.json as rank 2"),
+        (("t_2024-06-01.json", "t_2024-06-02.json"), "t_2024-06-01.json as rank 1, t_2024-06-02.json as rank 2"),
         (("t.1.json", "t.2.json", "t.4.json", "t.5.json"), "t.1.json as rank 1, t.2.json as rank 2, "
                                                            "t.4.json as rank 4 and 1 more"),
         (("trace_0.json", "trace_1.json"), ""),
