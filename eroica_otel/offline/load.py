@@ -13,7 +13,7 @@ from eroica_otel.offline.files import find, is_other_json
 from eroica_otel.offline.member import Member, Request, workers_of
 from eroica_otel.offline.notes import of_members, passed
 from eroica_otel.offline.pool import Told, read_all
-from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.problem import Problem, with_more
 from eroica_otel.offline.ranks import assign, check_given
 from eroica_otel.offline.stretches import STEPS
 from eroica_otel.summarize.readers.any import LIMIT_BYTES
@@ -120,9 +120,8 @@ def _check_any(members: Mapping[int, Member], problems: Sequence[Problem], other
     every = [*problems, *others]
     if not every:
         raise ConfigError("there is no trace; give the files or the folder that the profiler wrote")
-    more = f" (and {len(every) - 1} more problems)" if len(every) > 1 else ""
     kind = ConfigError if all(problem.usage for problem in problems) and problems else TraceError
-    raise kind(f"{every[0].text}{more}")
+    raise kind(with_more(every))
 
 
 def _in_common(

@@ -143,7 +143,7 @@ def test_what_may_be_the_trace_of_a_rank_is_a_problem_and_no_other_json(tmp_path
 def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Path) -> None:
     for name in ("first.json", "second.json"):
         write(tmp_path / name, rank=None)
-    with pytest.raises(ConfigError, match=r"give --rank first\.json=N \(and 1 more problems\)"):
+    with pytest.raises(ConfigError, match=r"give --rank first\.json=N \(and 1 more problem\)"):
         load([tmp_path])
     assert ranks(load([tmp_path], Options(ranks={"first.json": 1, "second.json": 0}))) == [0, 1]
 
