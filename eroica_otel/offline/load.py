@@ -109,7 +109,7 @@ def load(
         problems=problems,
         notes=(*passed(found, others), *assigned.notes, *notes, *of_members(members, options)),
         apart=notes == [_APART],
-        paths=tuple(map(os.fspath, paths)),
+        paths=tuple(os.fspath(path) for path in paths),
     )
 
 
@@ -162,7 +162,8 @@ def in_common(steps: Sequence[Collection[int]]) -> tuple[int, ...]:
             rows[-1].append(step)
         else:
             rows.append([])
-    return tuple(max(rows, key=len))
+    longest: list[int] = max(rows, key=len)
+    return tuple(longest)
 
 
 def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple[WorkerWindow, ...]:
