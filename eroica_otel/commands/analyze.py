@@ -10,8 +10,8 @@ from pathlib import Path
 
 from eroica_otel.commands import offline_options
 from eroica_otel.commands.flight import check_alone, judged
+from eroica_otel.commands.offline_options import say
 from eroica_otel.commands.report import deliver, folders, question_options
-from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
 from eroica_otel.localize.traces import judge_traces
 from eroica_otel.model import Report, Timeline
@@ -23,7 +23,7 @@ from eroica_otel.offline.ranks import fits
 from eroica_otel.offline.redacted import named, redacted
 from eroica_otel.publish.report.pictures import shown_workers
 from eroica_otel.publish.report.verdict import grave
-from eroica_otel.publish.report.words import plural, visible
+from eroica_otel.publish.report.words import plural
 
 HELP = "find the slow worker in traces that you already have, or the rank of a hang in flight recorder dumps"
 
@@ -89,21 +89,18 @@ def run(arguments: argparse.Namespace) -> int:
     folders(arguments.source)
     check_alone(arguments)
     to = _destination(arguments)
-    config = WorkerConfig.from_env(os.environ)
-    for wrong in config.problems:
-        if "EROICA_REDACT" in wrong:
-            _say(wrong)
+    config = offline_options.worker_config()
     if arguments.flight_recorder is not None:
-        run, report = judged(arguments, config, os.environ, _say)
+        run, report = judged(arguments, config, os.environ, say)
         runs, shown = [], [run]
     else:
         runs = _runs(arguments)
-        shown = [redacted(one, config, os.environ, arguments.job, _say) for one in runs]
+        shown = [redacted(one, config, os.environ, arguments.job, say) for one in runs]
         report = _report(shown)
     deliver(arguments, report, lambda: [f"report: {arguments.html}"] if arguments.html else [])
     problems = [problem for one in shown for problem in one.problems]
     for problem in problems:
-        _say(f"left out: {problem.text}")
+        say(f"left out: {problem.text}")
     if to is not None:
         _push(runs[0], to, arguments.job)
     return 1 if grave(report) else 3 if problems else 0
@@ -144,12 +141,8 @@ def _destination(arguments: argparse.Namespace) -> Destination | None:
 
 def _push(run: Run, to: Destination, job: str) -> None:
     windows = named(run.windows, to.config, to.environment, job)
-    count = push(windows, to, {rank: member.frames for rank, member in run.members.items()}, _say)
-    _say(f"the patterns of {plural(count, 'worker')} are delivered as job {windows[0].identity.training_job}")
-
-
-def _say(text: str) -> None:
-    print(f"eroica-otel: {visible(text)}", file=sys.stderr, flush=True)
+    count = push(windows, to, {rank: member.frames for rank, member in run.members.items()}, say)
+    say(f"the patterns of {plural(count, 'worker')} are delivered as job {windows[0].identity.training_job}")
 
 
 def _report(runs: list[Run]) -> Report:

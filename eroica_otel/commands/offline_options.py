@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import ConfigError
 from eroica_otel.offline.load import Options
 from eroica_otel.publish.report.words import visible
@@ -60,6 +62,20 @@ def options(arguments: argparse.Namespace) -> Options:
         guarded=not arguments.limit,
         jobs=arguments.jobs,
     )
+
+
+def worker_config() -> WorkerConfig:
+    """Return the options of a worker, of which those of the redaction count here; what is wrong with one is said."""
+    config = WorkerConfig.from_env(os.environ)
+    for wrong in config.problems:
+        if "EROICA_REDACT" in wrong:
+            say(wrong)
+    return config
+
+
+def say(text: str) -> None:
+    """Print a line on standard error."""
+    print(f"eroica-otel: {visible(text)}", file=sys.stderr, flush=True)
 
 
 class Progress:

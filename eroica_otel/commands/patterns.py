@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from eroica_otel.commands import offline_options
 from eroica_otel.commands.report import show
 from eroica_otel.errors import ConfigError
 from eroica_otel.offline.load import load
+from eroica_otel.offline.redacted import redacted
 from eroica_otel.publish.report import patterns
 from eroica_otel.uncharged import uncharged
 
@@ -18,7 +20,8 @@ HELP = "show where the time of one worker goes: its trace as a table of patterns
 
 _EPILOG = """\
 beta is the share of the window in which the function was on the critical path; mu and sigma are mean and deviation of
-the use of its resource meanwhile (a trace alone does not tell them, a capture folder does).
+the use of its resource meanwhile (a trace alone does not tell them, a capture folder does). EROICA_REDACT holds here
+as for a worker.
 
 exit codes: 0 shown, 2 wrong usage, 3 failure
 """
@@ -47,7 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.file} holds the traces of {len(loaded.windows)} workers; give one of them ({some}), or "
             f"compare them by eroica-otel analyze {arguments.file}"
         )
+    config = offline_options.worker_config()
+    shown = redacted(loaded, config, os.environ, arguments.job, offline_options.say)
     width = shutil.get_terminal_size((100, 24)).columns
-    notes = [*loaded.notes, *uncharged(loaded.windows), *(f"left out: {one.text}" for one in loaded.problems)]
-    show(patterns.render(loaded.windows[0], width, notes))
+    notes = [*shown.notes, *uncharged(shown.windows), *(f"left out: {one.text}" for one in shown.problems)]
+    show(patterns.render(shown.windows[0], width, notes))
     return 0

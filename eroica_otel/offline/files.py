@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _REMEDIES = (
     ((".nsys-rep", ".qdrep"), "is a report of Nsight Systems; export it: nsys export --type sqlite FILE"),
     ((".json.zst", ".json.xz", ".json.bz2"), "is packed in a way that is not read here; unpack it or pack it by gzip"),
 )
+_DUMP = re.compile(r"(?:^|_)dump_\d+$|trace_rank_\d+$")
+"""How files of torch's flight recorder are called by default; they have no ending."""
 _WHOLE_BYTES = 64 << 20
 """Largest file, unpacked, that is looked at as a whole to tell JSON of another kind from a broken trace."""
 _COUNTS = ("traceEvents", "deviceProperties", "distributedInfo")
@@ -53,7 +56,7 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> Found:
             searched.update(new)
             files.update((os.path.realpath(one), one) for one in new)
             if not inside and closed == len(problems):
-                problems.append(_empty(path, len(others)))
+                problems.append(_empty(path, others))
         elif path.exists() or _is_worker(path):
             why = _unusable(path)
             if why:
@@ -139,12 +142,12 @@ def _closed(error: OSError) -> Problem:
     return Problem(path, text)
 
 
-def _empty(folder: Path, others: int) -> Problem:
-    among = f" among its {others} files" if others else ": it is empty"
-    text = (
-        f"{folder} holds no trace{among} (looked for {', '.join(ENDINGS)} and capture folders); give the folder that "
-        "the profiler wrote into"
-    )
+def _empty(folder: Path, others: Sequence[str]) -> Problem:
+    among = f" among its {len(others)} files" if others else ": it is empty"
+    remedy = "give the folder that the profiler wrote into"
+    if any(_DUMP.search(os.path.basename(path)) for path in others):
+        remedy += f", or for dumps of torch's flight recorder --flight-recorder {folder}"
+    text = f"{folder} holds no trace{among} (looked for {', '.join(ENDINGS)} and capture folders); {remedy}"
     return Problem(str(folder), text, usage=True)
 
 

@@ -26,7 +26,7 @@ from eroica_otel.offline.load import Options, Run
 from eroica_otel.offline.member import Member
 from eroica_otel.offline.plainpickle import starts
 from eroica_otel.offline.pool import SMALL_BYTES, Told, cores, size_of
-from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.problem import Problem, with_more
 from eroica_otel.offline.ranks import check_given, contested, rank_of_name, unnamed
 
 _Counts = dict[str, tuple[int, "int | None"]]
@@ -141,8 +141,7 @@ def _nothing(folder: Path, problems: Sequence[Problem], others: int) -> ConfigEr
             f"--flight-recorder {folder} holds no dump{among}; give the folder that TORCH_FR_DUMP_TEMP_FILE points into"
         )
     kind = ConfigError if all(problem.usage for problem in problems) else TraceError
-    more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-    return kind(f"{problems[0].text}{more}")
+    return kind(with_more(problems))
 
 
 def _flights(

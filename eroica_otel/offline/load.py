@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eroica_otel.errors import ConfigError, TraceError
@@ -13,7 +13,7 @@ from eroica_otel.offline.files import find, is_other_json
 from eroica_otel.offline.member import Member, Request, workers_of
 from eroica_otel.offline.notes import of_members, passed
 from eroica_otel.offline.pool import Told, read_all
-from eroica_otel.offline.problem import Problem
+from eroica_otel.offline.problem import Problem, with_more
 from eroica_otel.offline.ranks import assign, check_given
 from eroica_otel.offline.stretches import STEPS
 from eroica_otel.summarize.readers.any import LIMIT_BYTES
@@ -59,6 +59,7 @@ class Run:
         problems: What could not be used.
         notes: What a reader of the verdict should know.
         apart: Whether the traces have no step in common, so that different iterations are compared.
+        paths: Where a person said that they are.
     """
 
     windows: tuple[WorkerWindow, ...]
@@ -67,6 +68,7 @@ class Run:
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
     apart: bool = False
+    paths: tuple[str, ...] = ()
 
 
 def load(
@@ -107,6 +109,7 @@ def load(
         problems=problems,
         notes=(*passed(found, others), *assigned.notes, *notes, *of_members(members, options)),
         apart=notes == [_APART],
+        paths=tuple(os.fspath(path) for path in paths),
     )
 
 
@@ -117,9 +120,8 @@ def _check_any(members: Mapping[int, Member], problems: Sequence[Problem], other
     every = [*problems, *others]
     if not every:
         raise ConfigError("there is no trace; give the files or the folder that the profiler wrote")
-    more = f" (and {len(every) - 1} more problems)" if len(every) > 1 else ""
     kind = ConfigError if all(problem.usage for problem in problems) and problems else TraceError
-    raise kind(f"{every[0].text}{more}")
+    raise kind(with_more(every))
 
 
 def _in_common(
@@ -130,12 +132,12 @@ def _in_common(
     One that cannot be read again is left out: what was read of it at first is of other iterations.
     """
     steps = {rank: set(member.steps) for rank, member in members.items() if member.marked == STEPS}
-    common = set.intersection(*steps.values()) if steps else set()
-    longer = [rank for rank, mine in steps.items() if common and mine != common]
+    common = in_common(list(steps.values()))
+    longer = [rank for rank, mine in steps.items() if common and mine != set(common)]
     if not longer:
         return members, [], [_APART] if steps and not common else []
     by_path = {request.path: request for request in requests}
-    again = [replace(by_path[members[rank].path], steps=tuple(sorted(common))) for rank in longer]
+    again = [replace(by_path[members[rank].path], steps=common) for rank in longer]
     renewed = dict(members)
     lost = []
     for rank, outcome in zip(longer, read_all(again, jobs, told), strict=True):
@@ -144,9 +146,24 @@ def _in_common(
         else:
             del renewed[rank]
             lost.append(outcome)
-    which = f"{min(common)} to {max(common)}" if len(common) > 1 else str(min(common))
+    which = f"{common[0]} to {common[-1]}" if len(common) > 1 else str(common[0])
     note = f"the traces hold different steps; those that all of them have are compared ({which})"
     return renewed, lost, [note]
+
+
+def in_common(steps: Sequence[Collection[int]]) -> tuple[int, ...]:
+    """Return the longest row of steps that all have, the first one of equal ones; () where they have none in common.
+
+    A row ends where some have a step that others lack: over the time of that step they would be compared too.
+    """
+    rows: list[list[int]] = [[]]
+    for step in sorted({step for mine in steps for step in mine}):
+        if all(step in mine for mine in steps):
+            rows[-1].append(step)
+        else:
+            rows.append([])
+    longest: list[int] = max(rows, key=len)
+    return tuple(longest)
 
 
 def _windows(members: Mapping[int, Member], options: Options, job: str) -> tuple[WorkerWindow, ...]:

@@ -24,6 +24,12 @@ class Problem:
     usage: bool = False
 
 
+def with_more(problems: Sequence[Problem]) -> str:
+    """Return the first of some problems, and how many there are beside it."""
+    more = len(problems) - 1
+    return problems[0].text + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
+
+
 def left_out(problems: Sequence[Problem]) -> list[str]:
     """Return the notes of a report on what could not be used."""
     more = len(problems) - _MOST

@@ -47,7 +47,9 @@ def assign(members: Sequence[Member], given: Mapping[str, int]) -> Assigned:
         contested(rank, [one.path for one in several]) for rank, several in sorted(claims.items()) if len(several) > 1
     ]
     single = {rank: several[0] for rank, several in sorted(claims.items()) if len(several) == 1}
-    return Assigned(single, tuple(problems), (*_disagreements(single, given), *_by_device(single, given)))
+    told = (*_disagreements(single, given), *_by_device(single, given))
+    guessed = _by_number(single, given) if len(members) > 1 else []
+    return Assigned(single, tuple(problems), (*told, *guessed))
 
 
 def check_given(given: Mapping[str, int], files: Sequence[str]) -> dict[str, int]:
@@ -119,6 +121,26 @@ def _disagreements(members: Mapping[int, Member], given: Mapping[str, int]) -> l
         if named is not None and named != rank and member.path not in given:
             found.append(f"{member.path} is of rank {rank}, as it says itself, whatever its name says")
     return found[:4]
+
+
+def _by_number(members: Mapping[int, Member], given: Mapping[str, int]) -> list[str]:
+    """Say of which file the rank is but a number in its name, unless ranks are as a job counts them, 0, 1, 2 ...
+
+    The number may be that of a step or a day.
+    """
+    if list(members) == list(range(len(members))):
+        return []
+    guessed = [
+        f"{os.path.basename(member.path)} as rank {rank}"
+        for rank, member in members.items()
+        if member.rank is None and member.path not in given and rank_by_word(member.path) is None
+    ]
+    if not guessed:
+        return []
+    more = f" and {len(guessed) - 3} more" if len(guessed) > 3 else ""
+    return [
+        f"ranks by the last number in the name: {', '.join(guessed[:3])}{more}; give --rank FILE=N where it is none"
+    ]
 
 
 def _by_device(members: Mapping[int, Member], given: Mapping[str, int]) -> list[str]:

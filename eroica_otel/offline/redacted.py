@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from eroica_otel.config import WorkerConfig
 from eroica_otel.export.redact import NONE
@@ -32,8 +34,7 @@ def redacted(
     made, kept = redactor(config, run.windows[0].identity, environment, say)
     windows = [made.window(window, map(placed, run.members[window.identity.rank].frames)) for window in run.windows]
     keep(kept, say)
-    paths = [*(member.path for member in run.members.values()), *(problem.path for problem in run.problems)]
-    folders = {os.path.dirname(path) for path in paths} - {""}
+    folders = _folders(run)
     return replace(
         run,
         windows=named(windows, config, environment, job),
@@ -64,7 +65,14 @@ def keep(names_file: NamesFile, say: Callable[[str], None]) -> None:
         say(f"the names behind the tokens cannot be kept ({error}); they are in the traces")
 
 
+def _folders(run: Run) -> list[str]:
+    """Return every folder that may stand before the name of a file, the longest first."""
+    paths = [*run.paths, *(member.path for member in run.members.values()), *(one.path for one in run.problems)]
+    folders = {str(folder) for path in map(Path, paths) for folder in (path, *path.parents)} - {".", os.sep}
+    return sorted(folders, key=len, reverse=True)
+
+
 def _bare(text: str, folders: Iterable[str]) -> str:
-    for folder in sorted(folders, key=len, reverse=True):
-        text = text.replace(folder + os.sep, "")
+    for folder in folders:
+        text = re.sub(rf"(?<![\w./~-]){re.escape(folder + os.sep)}", "", text)
     return text

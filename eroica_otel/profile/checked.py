@@ -57,8 +57,8 @@ def facts(text: str) -> dict[str, Any]:
         found = msgspec.convert(json.loads(sendable(text)), _Facts)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
-    if found.end_ns < found.start_ns:
-        raise ValueError("it ends before it starts")
+    if found.end_ns <= found.start_ns:
+        raise ValueError("it ends before it starts, or at once")
     if "\0" in found.trace:
         raise ValueError("the path of its trace is none")
     outside = any(place >= len(found.frames) for stack in found.stacks for place in stack)

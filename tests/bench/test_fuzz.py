@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,27 @@ assert (len(found), found.runs) == (1, 5)
     (kept,) = tmp_path.glob("*.input")
     assert kept.read_bytes() == b"aaa"
     assert "the message gives no remedy" in kept.with_suffix(".txt").read_text()
+
+
+@pytest.mark.parametrize(("more_seconds", "right"), [(0.0, True), (1e-5, False)])
+def test_time_in_an_unknown_category_may_differ_by_what_the_clock_was_slewed_by(
+    more_seconds: float, right: bool, tmp_path: Path
+) -> None:
+    """Found by the search: of a trace of 413 ms on a clock that was slewed by 2 us, half of a microsecond."""
+    script = f"""
+from unittest.mock import patch
+from bench.fuzz.scanned import Way, check_scan
+from eroica_otel.summarize.readers.batches import Batches
+
+open("t.json", "w").write('{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "tid": 1, "ts": 0, '
+    '"dur": 413451}}, {{"ph": "X", "cat": "odd", "name": "x", "tid": 1, "ts": 254455, "dur": 107988}}]}}')
+told = Batches.unknown
+def unknown(batches):
+    return {{key: (count, time + {more_seconds}) for key, (count, time) in told(batches).items()}}
+with patch.object(Batches, "unknown", unknown):
+    check_scan("t.json", Way(64, 1, 0, (3, 2000)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode == 0) is right, done.stderr
+    assert ("another time in an unknown category" in done.stderr) is not right

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json as json_module
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,16 +58,40 @@ def test_the_help_says_where_patterns_can_be_pushed(capsys: pytest.CaptureFixtur
         assert backend in shown
 
 
+def in_collective_ms(path: Path, name: str) -> tuple[float, float]:
+    """Return how long the kernels of a collective run, and how long they do while no other work is on the GPU."""
+    events = [one for one in json_module.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if one["ph"] == "X"]
+    (step,) = [one for one in events if one["name"].startswith("ProfilerStep#")]
+    spans: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for one in events:
+        if name in one["name"] and one["cat"] == "kernel":
+            spans[True].append((one["ts"], one["ts"] + one["dur"]))
+        elif one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset") and not one["name"].startswith("nccl"):
+            spans[False].append((one["ts"], one["ts"] + one["dur"]))
+    inside = {step["ts"], step["ts"] + step["dur"]}
+    inside |= {at for several in spans.values() for span in several for at in span if min(inside) < at < max(inside)}
+    alone = 0
+    for low, high in pairwise(sorted(inside)):
+        runs = {mine: any(start <= low and high <= end for start, end in spans[mine]) for mine in spans}
+        alone += (high - low) * (runs[True] and not runs[False])
+    return sum(end - start for start, end in spans[True]) / 1000, alone / 1000
+
+
 def test_seconds_of_the_eight_ranks() -> None:
+    """The table holds whole kernels; charged is what of them no other work on the GPU hides."""
     windows = load([DLRM]).windows
     assert [window.iterations for window in windows] == [1] * 8
-    for window, send_recv, all_reduce in zip(windows, SEND_RECV_MS, ALL_REDUCE_MS, strict=True):
+    for window, path, send_recv, all_reduce in zip(
+        windows, sorted(DLRM.iterdir()), SEND_RECV_MS, ALL_REDUCE_MS, strict=True
+    ):
         ms = {pattern.function: pattern.beta * window.seconds * 1000 for pattern in window.patterns}
         assert 1.03 <= window.kinds["compute"] * window.seconds * 1000 <= 1.25
-        for name, whole in (("SendRecv", send_recv), ("AllReduce", all_reduce)):
+        for name, in_table in (("SendRecv", send_recv), ("AllReduce", all_reduce)):
             (charged,) = [time for function, time in ms.items() if name in function]
-            # Charged is what no compute kernel overlaps; both are rounded to a hundredth.
-            assert whole - 0.25 <= charged <= whole + 0.005
+            whole, alone = in_collective_ms(path, name)
+            assert whole == pytest.approx(in_table, abs=0.0051)  # both are rounded to a hundredth
+            assert 0.7 * whole < alone < whole
+            assert charged == pytest.approx(alone, abs=1e-6)
 
 
 def test_the_input_of_a_real_job_before_and_after_it_got_workers() -> None:

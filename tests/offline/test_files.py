@@ -76,6 +76,15 @@ def test_paths_without_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "told"), [("_dump_0", True), ("nccl_trace_rank_3", True), ("core_dump_0.txt", False), ("notes.md", False)]
+)
+def test_who_gives_dumps_of_the_flight_recorder_is_told_the_flag(name: str, told: bool, tmp_path: Path) -> None:
+    touch(tmp_path / name)
+    (problem,) = find([tmp_path]).problems
+    assert problem.text.endswith(f" --flight-recorder {tmp_path}") is told
+
+
+@pytest.mark.parametrize(
     ("name", "content", "other"),
     [
         ("report.json", b'{"schema": 1}', True),

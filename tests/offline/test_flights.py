@@ -89,7 +89,7 @@ def test_a_folder_without_a_dump(tmp_path: Path) -> None:
         read_flights(tmp_path / "nowhere")
     (tmp_path / "rank_0").write_bytes(b"")
     (tmp_path / "rank_1").write_bytes(b"")
-    with pytest.raises(TraceError, match=r"rank_0 is empty.*\(and 1 more problems\)"):
+    with pytest.raises(TraceError, match=r"rank_0 is empty.*\(and 1 more problem\)"):
         read_flights(tmp_path)
 
 

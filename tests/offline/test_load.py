@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from eroica_otel.errors import ConfigError, TraceError
 from eroica_otel.offline import member, pool
-from eroica_otel.offline.load import Options, Run, load
+from eroica_otel.offline.load import Options, Run, in_common, load
 from eroica_otel.offline.problem import Problem
 from trace_files import GEMM, START_US, event, kineto, write
 
@@ -51,6 +52,34 @@ def test_only_the_steps_that_all_have_are_compared(tmp_path: Path) -> None:
     assert [member.steps for member in run.members.values()] == [(6, 7, 8)] * 2
     assert [window.start_iteration for window in run.windows] == [6, 6]
     assert run.notes == ("the traces hold different steps; those that all of them have are compared (6 to 8)",)
+
+
+@pytest.mark.parametrize(
+    ("steps", "common"),
+    [
+        ([range(5, 9), range(6, 10)], (6, 7, 8)),
+        ([range(5, 10), (5, 6, 9)], (5, 6)),  # over 7 and 8 one would be charged with what the other has not recorded
+        ([(3, 4, 8, 9, 10), range(3, 11)], (8, 9, 10)),
+        ([(1, 3, 5), (1, 3, 5, 7)], (1, 3, 5)),  # that one counts by two is nobody's lack
+        ([(1, 2), (8, 9)], ()),
+        ([(4, 5)], (4, 5)),
+        ([], ()),
+    ],
+    ids=str,
+)
+def test_steps_that_all_have_are_one_row_without_those_that_some_have(
+    steps: list[Sequence[int]], common: tuple[int, ...]
+) -> None:
+    assert in_common(steps) == common
+
+
+def test_a_gap_in_the_steps_of_one_makes_it_no_slower_than_the_others(tmp_path: Path) -> None:
+    write(tmp_path / "rank0.json", rank=0, steps=range(5, 10))
+    parts = [kineto(1, steps=(5, 6)), kineto(1, steps=(9,), start_us=START_US + 4000)]
+    write(tmp_path / "rank1.json", parts[0] | {"traceEvents": [one for part in parts for one in part["traceEvents"]]})
+    windows = load([tmp_path]).windows
+    assert [(window.iterations, window.seconds) for window in windows] == [(2, 0.002)] * 2
+    assert windows[0].kinds == windows[1].kinds
 
 
 def test_steps_that_nobody_shares_are_compared_all_the_same_and_told_of(tmp_path: Path) -> None:
@@ -114,7 +143,7 @@ def test_what_may_be_the_trace_of_a_rank_is_a_problem_and_no_other_json(tmp_path
 def test_a_rank_that_nothing_tells_is_an_error_that_shows_the_flag(tmp_path: Path) -> None:
     for name in ("first.json", "second.json"):
         write(tmp_path / name, rank=None)
-    with pytest.raises(ConfigError, match=r"give --rank first\.json=N \(and 1 more problems\)"):
+    with pytest.raises(ConfigError, match=r"give --rank first\.json=N \(and 1 more problem\)"):
         load([tmp_path])
     assert ranks(load([tmp_path], Options(ranks={"first.json": 1, "second.json": 0}))) == [0, 1]
 

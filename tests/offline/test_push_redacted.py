@@ -113,6 +113,42 @@ def test_no_report_of_analyze_holds_them_either(
         assert "mark_" in text, "in the clear they are there, so this test looks where they are"
 
 
+@pytest.mark.parametrize("mode", ["none", "names"])
+def test_nor_does_the_table_of_one_worker(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_ranks(tmp_path)
+    monkeypatch.setenv("EROICA_DIR", str(tmp_path / "workers"))
+    monkeypatch.setenv("EROICA_REDACT", mode)
+    assert main(["patterns", str(tmp_path / "mark_traces" / "rank0.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "ncclDevKernel_AllReduce" in shown
+    assert all((name in shown) is (mode == "none") for name in ("mark_step", "mark_gemm", "mark_group", "mark_events"))
+    assert ("mark_" in shown) is (mode == "none")
+
+
+def test_no_folder_of_a_file_is_told_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace below the folder, files beside and above it that are no traces, and a folder without a trace."""
+    monkeypatch.setenv("EROICA_DIR", str(tmp_path / "workers"))
+    monkeypatch.setenv("EROICA_REDACT", "names")
+    run, other = tmp_path / "mark_run", tmp_path / "mark_other"
+    write(run / "mark_data" / "rank0.json", kineto(0, 3))
+    for path, text in ((run / "notes.txt", ""), (other / "mark_logs" / "config.json", "{}"), (run / "rank2.json", "{")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert main(["analyze", str(run), str(other), "--json", str(tmp_path / "out.json")]) == 3
+    said = capsys.readouterr()
+    for text in ((tmp_path / "out.json").read_text("utf-8"), said.out):
+        assert "mark_run" not in text
+        assert "mark_other" not in text
+        assert str(tmp_path) not in text
+        assert "notes.txt" in text
+        assert "rank2.json" in text
+    assert "mark" not in said.err
+
+
 def test_in_the_clear_they_are_there_so_this_test_looks_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

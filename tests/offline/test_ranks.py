@@ -66,6 +66,29 @@ def test_the_only_file_needs_no_rank_and_of_several_each_does() -> None:
     assert problem.usage
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("step_100.json", "step_200.json"), "step_100.json as rank 100, step_200.json as rank 200"),
+        (("t_2024-06-01.json", "t_2024-06-02.json"), "t_2024-06-01.json as rank 1, t_2024-06-02.json as rank 2"),
+        (("t.1.json", "t.2.json", "t.4.json", "t.5.json"), "t.1.json as rank 1, t.2.json as rank 2, "
+                                                           "t.4.json as rank 4 and 1 more"),
+        (("trace_0.json", "trace_1.json"), ""),
+        (("rank3.json", "rank5.json"), ""),
+        (("step_100.json",), ""),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_rank_that_is_but_a_number_is_told_unless_all_count_from_0(names: tuple[str, ...], told: str) -> None:
+    said = (f"ranks by the last number in the name: {told}; give --rank FILE=N where it is none",) if told else ()
+    assert assign([member(f"t/{name}") for name in names], {}).notes == said
+
+
+def test_what_the_trace_or_a_person_says_is_no_guess() -> None:
+    members = [member("t/step_100.json", rank=4), member("t/step_200.json")]
+    assert assign(members, {"t/step_200.json": 9}).notes == ()
+
+
 def test_of_two_files_that_claim_one_rank_none_is_used_and_the_others_are() -> None:
     assigned = assign([member("a/rank3.json"), member("b/rank3.json"), member("a/rank4.json")], {})
     assert list(assigned.members) == [4]

@@ -126,6 +126,7 @@ def test_a_field_that_is_missing_is_an_error(tmp_path: Path) -> None:
     ("change", "why"),
     [
         ({"end_ns": -1}, "it ends before it starts"),
+        ({"start_ns": 17, "end_ns": 17}, "it ends before it starts, or at once"),  # its shares would sum to 0
         ({"start_ns": 2**62}, "start_ns"),
         ({"realtime_offset_ns": [0, -(2**61)]}, "realtime_offset_ns"),
         ({"realtime_offset_ns": [0]}, "realtime_offset_ns"),

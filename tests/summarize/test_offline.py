@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +103,11 @@ def test_samples_of_a_capture_win_over_stacks_in_its_trace(tmp_path: Path) -> No
 
 
 def test_a_capture_whose_trace_is_gone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"/elsewhere/trace\.json: cannot be read"):
-        trace_of(capture(trace="/elsewhere/trace.json"), str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    for gone in ("/elsewhere/trace.json", "/", str(tmp_path / "pipe")):
+        said = f"{tmp_path}: its trace is neither in it nor at {gone}; copy it into the folder as trace.json"
+        with pytest.raises(TraceError, match=re.escape(said)):
+            trace_of(capture(trace=gone), str(tmp_path))
     without = trace_of(capture(samples=[(50, 1)]), str(tmp_path))
     assert without.events.total == 0
     assert capture_of(without, WHO).identity == WHO

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
 from eroica_otel import kinds
+from eroica_otel.errors import TraceError, one_line
 from eroica_otel.model import Capture, Events
 from eroica_otel.summarize.readers import steps
 from eroica_otel.summarize.readers.kineto import read
@@ -23,10 +25,14 @@ def trace_of(capture: Capture, folder: str, watch: Watch = NOBODY) -> Trace:
         watch: Is told how far the reading of the trace is; what it raises ends it.
 
     Raises:
-        TraceError: the trace cannot be read.
+        TraceError: the trace is not there, or cannot be read.
     """
     beside = Path(folder) / TRACE
     path = str(beside) if beside.exists() else capture.trace
+    if path and not os.path.isfile(path):  # a pipe would be read for ever
+        raise TraceError(
+            f"{folder}: its trace is neither in it nor at {one_line(path, 200)}; copy it into the folder as {TRACE}"
+        )
     events = read(path, capture.realtime_offset_ns, watch=watch) if capture.trace else no_events()
     who = capture.identity
     return Trace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
@@ -55,7 +56,8 @@ def pieces(path: str, size: int, limit_bytes: int, watch: Watch = NOBODY) -> Ite
                 yield piece
     except EOFError as error:
         raise TraceError(
-            f"{path}: gzip data ends after {read} unpacked bytes: cut short? copy the file again"
+            f"{path}: gzip data ends after {read} unpacked bytes, at byte {os.path.getsize(path)} of the file: cut "
+            "short? copy it again"
         ) from error
     except _damage() as error:
         raise TraceError(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import html as escaping
 import json
 import re
 import shutil
 import struct
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,23 @@ document.getElementById("page").onload = (event) => {
     culprits: boxes.map((one) => [...one.querySelectorAll("path.culprit")].filter(seen).length),
     bars: [...view.querySelectorAll("svg.window path")].filter(seen).map((one) => one.getBoundingClientRect().height),
   });
+};
+</script>
+"""
+
+
+_LOOK = """
+<!doctype html><pre id="found"></pre><img id="picture" src="data:image/png;base64,DATA">
+<script>
+window.onload = () => {
+  const picture = document.getElementById("picture"), canvas = document.createElement("canvas"), counted = {};
+  canvas.width = picture.naturalWidth;
+  canvas.height = picture.naturalHeight;
+  const context = canvas.getContext("2d");
+  context.drawImage(picture, 0, 0);
+  const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  for (const pixel of new Uint32Array(data.buffer)) counted[pixel] = (counted[pixel] || 0) + 1;
+  document.getElementById("found").textContent = JSON.stringify(counted);
 };
 </script>
 """
@@ -86,12 +105,37 @@ def test_everything_is_seen_and_nothing_overflows(tmp_path: Path, width: int, pl
         assert words in text
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_screenshot_has_the_page_s_colours(tmp_path: Path, dark: bool) -> None:
+def colours(scheme: str) -> dict[str, str]:
+    """Return the colours by name that the style sheet gives the page in the light or in the dark."""
+    parts = html.style().split("prefers-color-scheme: dark")
+    block = parts[scheme == "dark"].partition(":root {")[2].partition("}")[0]
+    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+
+
+def pixels(folder: Path, picture: Path) -> Counter[str]:
+    """Return how many pixels of a picture have each colour, as a browser decodes it."""
+    look = folder / "look.html"
+    look.write_text(_LOOK.replace("DATA", base64.b64encode(picture.read_bytes()).decode()), "utf-8")
+    shown = run(folder, "--virtual-time-budget=5000", "--dump-dom", look.as_uri())
+    found = re.search(r'<pre id="found">(.*?)</pre>', shown, re.DOTALL)
+    assert found is not None
+    counted: dict[str, int] = json.loads(found[1])
+    return Counter({f"#{int(one).to_bytes(4, 'little')[:3].hex()}": count for one, count in counted.items()})
+
+
+@pytest.mark.parametrize(("scheme", "other"), [("light", "dark"), ("dark", "light")])
+def test_a_screenshot_has_the_page_s_colours(tmp_path: Path, scheme: str, other: str) -> None:
     file, picture = tmp_path / "page.html", tmp_path / "page.png"
     file.write_text(page(), "utf-8")
-    mode = ["--blink-settings=preferredColorScheme=0"] if dark else []
-    run(tmp_path, *mode, "--window-size=1200,900", f"--screenshot={picture}", file.as_uri())
-    data = picture.read_bytes()
-    assert struct.unpack(">II", data[16:24]) == (1200, 900)
-    assert len(data) > 20_000
+    mode = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    run(tmp_path, *mode, "--force-color-profile=srgb", "--window-size=1200,3000", f"--screenshot={picture}",
+        file.as_uri())  # fmt: skip
+    assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1200, 3000)
+    seen, here, there = pixels(tmp_path, picture), colours(scheme), colours(other)
+    assert seen.most_common(2)[0][0] in (here["page"], here["card"])
+    assert min(seen[here["page"]], seen[here["card"]]) > 100_000
+    assert seen[there["page"]] + seen[there["card"]] < 1000
+    # Three diamonds; a quarter, five twelfths and a third of the two windows of 840 x 96, and more.
+    assert seen[here["accent"]] > 100
+    for kind, least in (("compute", 35_000), ("python", 60_000), ("idle", 45_000)):
+        assert seen[here[kind]] > least, kind

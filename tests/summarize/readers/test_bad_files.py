@@ -30,8 +30,10 @@ def _write(path: Path, bodies: list[str]) -> Path:
 def test_gzip_that_was_cut_short(tmp_path: Path, share: float) -> None:
     packed = gzip.compress(REAL.read_bytes())
     path = tmp_path / "t.json.gz"
-    path.write_bytes(packed[: int(len(packed) * share)])
-    with pytest.raises(TraceError, match=r"t\.json\.gz: gzip data ends after \d+ unpacked bytes.*copy"):
+    size = path.write_bytes(packed[: int(len(packed) * share)])
+    with pytest.raises(
+        TraceError, match=rf"t\.json\.gz: gzip data ends after \d+ unpacked bytes, at byte {size} of the file.*copy"
+    ):
         read_trace(path)
 
 
