@@ -87,6 +87,7 @@ class Monitor:
         self._before_seconds, self._after_periods = _NAN, list[float]()
         self._after: tuple[int, float] | None = None
         self.finished = False
+        self.measured: Callable[[Mapping[str, str], list[tuple[float, float]]], None] = lambda labels, pairs: None
 
     def change(self, values: Mapping[str, Any]) -> None:
         """1 Hz thread: take other values of options that may change while the training runs (orders.py)."""
@@ -104,6 +105,7 @@ class Monitor:
         self._guard("monitor", lambda: self._advance(rows, pairs))
         self._guard("standstill", lambda: self._stand_still(rows))
         self._write(pairs)
+        self._guard("meter", lambda: self.measured(self._identity.labels(), pairs))
 
     def _stand_still(self, rows: list[Row]) -> None:
         self.standstill.signature = self._windows.signature

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eroica_otel import __version__
 from eroica_otel.agree.poller import Poller
@@ -25,6 +26,9 @@ from eroica_otel.status import STATUS_FILE, WATCHDOG_FILE
 from eroica_otel.trainer import Windows
 from eroica_otel.wanted import described
 
+if TYPE_CHECKING:
+    from eroica_otel.export.metered import Metered
+
 
 @dataclass(slots=True)
 class Worker:
@@ -37,6 +41,7 @@ class Worker:
     helper: HelperProcess
     folder: Path
     watchdog: Watchdog | None = None
+    metered: Metered | None = None
 
     def stop(self, wait: bool) -> None:
         """End all parts.
@@ -56,6 +61,10 @@ class Worker:
             if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
                 self.monitor.tick()
         finally:
+            if self.metered is not None and not wait:
+                self.metered.finish()
+            elif self.metered is not None:
+                self.metered.release()
             if wait:
                 self.helper.stop()
             if self.helper.pid is None:  # else the helper removes it after the last delivery
@@ -67,6 +76,8 @@ class Worker:
         self.helper.forget()
         if self.watchdog is not None:
             self.watchdog.forget()
+        if self.metered is not None:
+            self.metered.release()
 
 
 def start(
@@ -76,12 +87,14 @@ def start(
     say: Callable[[str], None],
     disable: Callable[[], None],
     again: Callable[[], None],
+    metered: Metered | None = None,
 ) -> Worker:
     """Start monitor, poller and helper for this process; return what ends them.
 
     Args:
         disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
         again: Called there when the process group tells of another rank or size, or the folder has been removed.
+        metered: The instruments on a meter provider of the training's, where it has given one.
     """
     environment = os.environ
     identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
@@ -90,6 +103,9 @@ def start(
     recorder.on_edge = lambda: guard("capture", windows.on_edge)
     poller = _poller(recorder, config, identity, guard)
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
+    if metered is not None:
+        monitor.measured = metered.record
+        metered.follow(folder, guard)
     helper = HelperProcess(folder, config, environment, guard.failed)
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
@@ -108,7 +124,7 @@ def start(
     poller.on_agreed = thread.wake
     poller.start()
     thread.start()
-    return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+    return Worker(windows, thread, poller, monitor, helper, folder, watchdog, metered)
 
 
 def _every_second(tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> Rounds:

@@ -1,0 +1,135 @@
+"""What agreement asks of the job's store: each rank by itself, or one spokesman for the ranks of a node.
+
+Real pollers talk to a real TCPStore in another process, round by round without a pause between them, so that only
+requests and the CPU time of the server count; one round stands for one second of a job. "Spokesman" is what it could be
+at best, and is no part of the product: the same round once for the node, with the standings of all its ranks in one
+request. docs/how-it-works.md ("A window") says what follows.
+
+    python bench/store_requests.py [--ranks 8] [--rounds 2000] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import TCPStore
+
+from eroica_otel.agree.poller import Poller
+from eroica_otel.agree.store import C10dStore
+from eroica_otel.agree.window import Standing
+
+SERVER = """
+import datetime, sys, time
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=datetime.timedelta(seconds=5))
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+COUNTED = ("check", "get", "set", "compare_set", "multi_get", "multi_set")
+
+
+class Counting:
+    """A client of the store whose requests are counted."""
+
+    def __init__(self, client: Any, counts: Counter[str]) -> None:
+        self._client, self._counts = client, counts
+
+    def __getattr__(self, name: str) -> Any:
+        if name in COUNTED:
+            self._counts[name] += 1
+        return getattr(self._client, name)
+
+
+class Node:
+    """The clients of one node: as many as it has ranks, or one."""
+
+    def __init__(self, port: int, ranks: int, spokesman: bool) -> None:
+        self.counts: Counter[str] = Counter()
+        self._clock = 0.0
+        self._ranks, self._spokesman = ranks, spokesman
+        self._clients = [self._client(port) for _ in range(1 if spokesman else ranks)]
+        self._pollers = [self._poller(client, rank) for rank, client in enumerate(self._clients)]
+
+    def _client(self, port: int) -> Counting:
+        patience = datetime.timedelta(seconds=5)
+        client = TCPStore("127.0.0.1", port, is_master=False, timeout=patience, wait_for_workers=False)
+        return Counting(client, self.counts)
+
+    def _poller(self, client: Counting, rank: int) -> Poller:
+        store = C10dStore(client, f"eroica/{self._spokesman}/", "attempt", lambda: self._clock)
+        return Poller(lambda: store, self._ranks, 20.0, lambda: self._clock)
+
+    def second(self, number: int) -> None:
+        """What the node asks in one second of a training in which nothing happens."""
+        self._clock = float(number)
+        standings = [Standing(rank, number, 0.1, 1000, "", 0.0, 0, 0) for rank in range(self._ranks)]
+        if self._spokesman:
+            others = [one for one in standings if one.rank]
+            keys = [f"eroica/True/attempt/rank/{one.rank}" for one in others]
+            if keys:
+                self._clients[0].multi_set(keys, [one.to_bytes().decode() for one in others])
+        for rank, poller in enumerate(self._pollers):
+            poller.standing = standings[rank]
+            poller.poll()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def measure(ranks: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Return requests and the server's CPU seconds for one second of a node, by who asks."""
+    server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        port = int(server.stdout.readline())
+        found = {}
+        for spokesman in (False, True):
+            node = Node(port, ranks, spokesman)
+            for number in range(20):
+                node.second(number)
+            node.counts.clear()
+            cpu, begin = cpu_seconds(server.pid), time.monotonic()
+            for number in range(20, 20 + rounds):
+                node.second(number)
+            found["spokesman" if spokesman else "each rank"] = {
+                "requests": sum(node.counts.values()) / rounds,
+                "server_cpu_seconds": (cpu_seconds(server.pid) - cpu) / rounds,
+                "rounds_per_second": rounds / (time.monotonic() - begin),
+            }
+        return found
+    finally:
+        server.stdin.close()
+        server.wait(timeout=30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found = measure(arguments.ranks, arguments.rounds)
+    for who, of in found.items():
+        requests, cpu = of["requests"], of["server_cpu_seconds"]
+        core = cpu * 1250
+        print(f"{who:10} {requests:5.1f} requests a second and node, {cpu * 1e6:.0f} us of the store's server", end="")
+        print(f"; 1,250 nodes of {arguments.ranks}: {core:.1%} of a core")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
