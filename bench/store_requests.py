@@ -16,10 +16,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.distributed import TCPStore
 
@@ -34,7 +33,13 @@ store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout
 print(store.port, flush=True)
 sys.stdin.read()
 """
+REPEATS, WARM_UP, NODES = 3, 20, 1250
 COUNTED = ("check", "get", "set", "compare_set", "multi_get", "multi_set")
+
+
+class Measured(NamedTuple):
+    requests: float
+    server_cpu_seconds: float
 
 
 class Counting:
@@ -88,27 +93,28 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-def measure(ranks: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Return requests and the server's CPU seconds for one second of a node, by who asks."""
+def one(server: int, node: Node, rounds: int) -> Measured:
+    """Return requests and the server's CPU seconds for one second of a node."""
+    for number in range(WARM_UP):
+        node.second(number)
+    node.counts.clear()
+    cpu = cpu_seconds(server)
+    for number in range(WARM_UP, WARM_UP + rounds):
+        node.second(number)
+    return Measured(sum(node.counts.values()) / rounds, (cpu_seconds(server) - cpu) / rounds)
+
+
+def measure(ranks: int, rounds: int) -> dict[str, list[Measured]]:
+    """Return what each repeat has found, by who asks; both in turn."""
     server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdin is not None
     assert server.stdout is not None
     try:
         port = int(server.stdout.readline())
-        found = {}
-        for spokesman in (False, True):
-            node = Node(port, ranks, spokesman)
-            for number in range(20):
-                node.second(number)
-            node.counts.clear()
-            cpu, begin = cpu_seconds(server.pid), time.monotonic()
-            for number in range(20, 20 + rounds):
-                node.second(number)
-            found["spokesman" if spokesman else "each rank"] = {
-                "requests": sum(node.counts.values()) / rounds,
-                "server_cpu_seconds": (cpu_seconds(server.pid) - cpu) / rounds,
-                "rounds_per_second": rounds / (time.monotonic() - begin),
-            }
+        found: dict[str, list[Measured]] = {"each rank": [], "spokesman": []}
+        for _ in range(REPEATS):
+            for who, several in found.items():
+                several.append(one(server.pid, Node(port, ranks, who == "spokesman"), rounds))
         return found
     finally:
         server.stdin.close()
@@ -122,13 +128,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     found = measure(arguments.ranks, arguments.rounds)
-    for who, of in found.items():
-        requests, cpu = of["requests"], of["server_cpu_seconds"]
-        core = cpu * 1250
-        print(f"{who:10} {requests:5.1f} requests a second and node, {cpu * 1e6:.0f} us of the store's server", end="")
-        print(f"; 1,250 nodes of {arguments.ranks}: {core:.1%} of a core")
+    for who, several in found.items():
+        cpu = sorted(of.server_cpu_seconds for of in several)
+        each = f"{several[0].requests:.1f} requests a second and node, {cpu[len(cpu) // 2] * 1e6:.0f} us of the server"
+        core = f"{NODES} nodes of {arguments.ranks}: {cpu[len(cpu) // 2] * NODES:.1%} of a core"
+        print(f"{who:10} {each} ({cpu[0] * 1e6:.0f} to {cpu[-1] * 1e6:.0f}); {core}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found))
+        arguments.json.write_text(json.dumps({who: [of._asdict() for of in several] for who, several in found.items()}))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,8 @@ class Worker:
                 process goes on and nothing may stay behind.
         """
         try:
+            if self.metered is not None:  # before the helper hears of the end and takes its file away
+                (self.metered.release if wait else self.metered.finish)()
             self.windows.close()
             ended = self.thread.stop()
             self.monitor.standstill.close()
@@ -61,10 +63,6 @@ class Worker:
             if ended:  # else it is in the middle of a round, and a second one beside it would tear its state
                 self.monitor.tick()
         finally:
-            if self.metered is not None and not wait:
-                self.metered.finish()
-            elif self.metered is not None:
-                self.metered.release()
             if wait:
                 self.helper.stop()
             if self.helper.pid is None:  # else the helper removes it after the last delivery

@@ -13,7 +13,7 @@ from jobs import helper_of, job, value, wait_until
 LOOP = Path(__file__).with_name("metered_loop.py")
 
 
-def test_series_come_by_the_trainings_provider_and_go_with_the_handle(tmp_path: Path) -> None:
+def test_series_come_by_the_trainings_provider_go_with_the_handle_and_end_as_finished(tmp_path: Path) -> None:
     with job(tmp_path, script=LOOP, EROICA_REFERENCE="0", OTEL_METRICS_EXPORTER="otlp") as training:
 
         def shown(metric: names.Metric, **labels: str) -> float:
@@ -39,3 +39,5 @@ def test_series_come_by_the_trainings_provider_and_go_with_the_handle(tmp_path: 
     periods = {names.ITERATION_DURATION.name, names.ITERATION_PERIOD.name}
     left = next(line for line in log.splitlines() if line.startswith("left ")).split()[1:]
     assert {name for name in left if not any(name.startswith(one) for one in periods)} == set()
+    # The provider's last collect comes after the training's end, of a second worker on the same instruments.
+    assert "last finished" in log.splitlines()

@@ -169,7 +169,10 @@ def test_a_forked_child_that_collects_shows_nothing_of_its_parents_training(trai
     assert trained.collect() != {}
     child = os.fork()
     if not child:
-        os._exit(min(len(trained.collect()), 100))
+        try:
+            os._exit(min(len(trained.collect()), 100))
+        finally:
+            os._exit(101)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert trained.collect() != {}
 
