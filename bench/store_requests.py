@@ -21,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch.distributed import TCPStore
+import torch.distributed
 
 from eroica_otel.agree.poller import Poller
 from eroica_otel.agree.store import C10dStore
@@ -61,9 +61,10 @@ def standing(rank: int, iteration: int) -> Standing:
     return Standing(rank, iteration, 0.1, 1000, "", 0.0, 0, 0)
 
 
-def connected(port: int) -> TCPStore:
+def connected(port: int) -> Any:
+    distributed: Any = torch.distributed
     patience = datetime.timedelta(seconds=5)
-    return TCPStore("127.0.0.1", port, is_master=False, timeout=patience, wait_for_workers=False)
+    return distributed.TCPStore("127.0.0.1", port, is_master=False, timeout=patience, wait_for_workers=False)
 
 
 class Node:

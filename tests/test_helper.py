@@ -20,6 +20,7 @@ from eroica_otel import names
 from eroica_otel.config import WorkerConfig
 from eroica_otel.demo.stage import free_port
 from eroica_otel.export.handed import read
+from eroica_otel.export.outlet import Outlet
 from eroica_otel.hardware.hostuse import HostUse
 from eroica_otel.helper import Helper
 from eroica_otel.model import Window
@@ -276,7 +277,7 @@ def test_the_latest_window_stays_until_it_was_delivered(tmp_path: Path, monkeypa
         assert beside.helper._board._window, "nobody has got it yet"
         endpoint.answer = 200
         outlet = beside.helper._outlet
-        assert outlet is not None
+        assert isinstance(outlet, Outlet)
         outlet._deliveries[0].push()
         assert "eroica.pattern_beta_ratio" in endpoint.series()
         with monkeypatch.context() as patch:

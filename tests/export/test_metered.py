@@ -115,7 +115,8 @@ def test_the_provider_collects_each_point_that_the_helper_shows_and_nothing_else
     trained.board.show(())
     trained.hand(*standing_now)
     assert trained.collect() == as_shown(standing_now)
-    assert trained.guard.failures == trained.problems == []
+    assert trained.guard.failures == []
+    assert trained.problems == []
 
 
 def test_the_file_is_the_users_alone(trained: Trained) -> None:
