@@ -94,26 +94,21 @@ def start(
         again: Called there when the process group tells of another rank or size, or the folder has been removed.
         metered: The instruments on a meter provider of the training's, where it has given one.
     """
-    environment = os.environ
-    identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
+    identity = resolve(config, os.environ, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
-    windows = Windows(recorder, config, folder, environment, say, guard.failed, guard)
+    windows = Windows(recorder, config, folder, os.environ, say, guard.failed, guard)
     recorder.on_edge = lambda: guard("capture", windows.on_edge)
     poller = _poller(recorder, config, identity, guard)
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
-    if metered is not None:
-        monitor.measured = metered.record
-        metered.follow(folder, guard)
-    helper = HelperProcess(folder, config, environment, guard.failed)
+    _show_by(metered, monitor, folder, guard)
+    helper = HelperProcess(folder, config, os.environ, guard.failed)
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
     watchdog = _watchdog(folder, guard) if config.watchdog else None
 
     def tick() -> None:
         monitor.tick()
-        whole = (folder / STATUS_FILE).exists()
-        if whole:  # else a helper would find nothing
-            helper.keep_running()
+        whole = _renew(folder, helper)
         guard("orders", orders.look)
         if not windows.busy and _is_over(folder, whole, identity, guard):
             guard("start", again)
@@ -131,6 +126,20 @@ def _every_second(tick: Callable[[], None], guard: Callable[[str, Callable[[], N
         return 1.0
 
     return Rounds("eroica-monitor", once, first=1.0)
+
+
+def _show_by(metered: Metered | None, monitor: Monitor, folder: Path, guard: Guard) -> None:
+    if metered is not None:
+        monitor.measured = metered.record
+        metered.follow(folder, guard)
+
+
+def _renew(folder: Path, helper: HelperProcess) -> bool:
+    """Keep the helper running; return whether the folder is whole, without which it would find nothing."""
+    whole = (folder / STATUS_FILE).exists()
+    if whole:
+        helper.keep_running()
+    return whole
 
 
 def _is_over(folder: Path, whole: bool, identity: Identity, guard: Guard) -> bool:
