@@ -201,6 +201,8 @@ class WorkerConfig:
         "EROICA_REDACT_KEY_FILE", "", str, "file with their key, the same on all machines; else made in EROICA_DIR"
     )
     problems: tuple[str, ...] = ()
+    own_provider: bool = False
+    """Whether the series go by a meter provider of the training's, so that the helper delivers nothing."""
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], **arguments: Any) -> WorkerConfig:
@@ -227,6 +229,11 @@ class WorkerConfig:
         key_file = config.redact_key_file and os.path.abspath(os.path.expanduser(config.redact_key_file))
         shared = config.hardware_dir and os.path.abspath(os.path.expanduser(config.hardware_dir))
         return replace(config, directory=os.path.abspath(directory), redact_key_file=key_file, hardware_dir=shared)
+
+    def with_own_provider(self) -> WorkerConfig:
+        """Return it with the series on a meter provider of the training's."""
+        odd = ("EROICA_DELIVERIES has no effect: the series go to meter_provider",) if self.deliveries else ()
+        return replace(self, own_provider=True, problems=(*self.problems, *odd))
 
     def charge_order(self) -> tuple[str, ...]:
         """Return ``order`` as levels, highest first; () where the usual one holds."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from eroica_otel.profile.bell import LOADERS_FILE
 from eroica_otel.spawn import CONFIG_FILE
-from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, REQUEST_FILE, STATUS_FILE, WATCHDOG_FILE
+from eroica_otel.status import ANSWER_FILE, ORDER_FILE, PAGE_FILE, POINTS_FILE, REQUEST_FILE, STATUS_FILE, WATCHDOG_FILE
 
 TURN_FILE = "turn"
 SWEEP_SECONDS = 60.0
@@ -26,7 +26,7 @@ RENEW_SECONDS = 3600.0
 """Between two times that a folder is made to look new."""
 _OURS = {
     STATUS_FILE, CONFIG_FILE, REQUEST_FILE, TURN_FILE, PAGE_FILE, ORDER_FILE, ANSWER_FILE, WATCHDOG_FILE, LOADERS_FILE,
-    "probe",
+    POINTS_FILE, "probe",
 }  # fmt: skip
 _REMEDY = "set EROICA_DIR to a folder of your own"
 

@@ -21,10 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from opentelemetry.metrics import Histogram
+
 from eroica_otel.config import WorkerConfig
 from eroica_otel.errors import EroicaError
 from eroica_otel.export.board import Board
 from eroica_otel.export.budget import fit
+from eroica_otel.export.handed import HandBack
 from eroica_otel.export.instruments import create, record
 from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.points import window_points
@@ -68,7 +71,8 @@ class Helper:
         self._reader: StatusReader | None = None
         self._status: Status | None = None
         self._board = Board()
-        self._outlet: Outlet | None = None
+        self._outlet: Outlet | HandBack | None = None
+        self._histograms: Mapping[str, Histogram] = {}
         self._redaction: tuple[Redactor, NamesFile] | None = None
         self._stops = Stops()
         self._host: HostUse | None = None
@@ -103,7 +107,7 @@ class Helper:
             self._heartbeat.see(seen[1])
             if self._outlet is None:
                 self._open()
-            if self._outlet is not None:
+            if self._histograms:  # else there is no way out yet, or the trainer records them itself
                 record(self._histograms, self._status.identity.labels(), seen[2])
         if self._status is not None:
             self._watch(self._status)
@@ -138,8 +142,11 @@ class Helper:
         assert self._status is not None
         who, pid = self._status.identity, self._status.pid
         self._redaction = redactor(self._config, who, self._environment, lambda why: self._failed("redact", why))
-        self._outlet = Outlet(self._environment, who, pid, self._failed, self._config, self._folder)
-        self._histograms = create(self._outlet.meter(), self._board)
+        if self._config.own_provider:
+            self._outlet = HandBack(self._folder, self._board, self._failed)
+        else:
+            self._outlet = Outlet(self._environment, who, pid, self._failed, self._config, self._folder)
+            self._histograms = create(self._outlet.meter(), self._board)
         self._refresh()
         self._outlet.start()
 
@@ -247,6 +254,8 @@ class Helper:
         if self._shown_at and held and self._outlet is not None and self._outlet.delivered_since(self._shown_ns):
             self._board.show(())
             self._shown_at = 0.0
+        if self._outlet is not None:
+            self._outlet.renewed()
 
     def _keep_names(self, names: NamesFile) -> None:
         try:

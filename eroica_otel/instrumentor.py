@@ -42,7 +42,7 @@ class EroicaInstrumentor(BaseInstrumentor):
         hand_on(os.environ, given)
         if "prometheus" in os.environ.get("OTEL_METRICS_EXPORTER", ""):
             LOGGER.warning("eroica_otel: config: %s", PULL)
-        self._handle = instrument()
+        self._handle = instrument(kwargs.get("meter_provider"))
 
     def _uninstrument(self, **kwargs: Any) -> None:
         if self._handle is not None:

@@ -72,7 +72,7 @@ class Monitor:
         recorder.place = lambda update: guard("place", lambda: still.where.see(update))
         self._status = StatusWriter(folder / STATUS_FILE)
         self._warned: set[str] = set()
-        self._sound, self._described = True, False
+        self._sound, self._described, self.finished = True, False, False
         self._loop = (0, 0)
         self._timed = self._paused = 0
         self._input_seconds = 0.0
@@ -82,7 +82,7 @@ class Monitor:
         self._after_window: Window | None = None
         self._before_seconds, self._after_periods = _NAN, list[float]()
         self._after: tuple[int, float] | None = None
-        self.finished = False
+        self.measured: Callable[[Mapping[str, str], list[tuple[float, float]]], None] = lambda labels, pairs: None
 
     def change(self, values: Mapping[str, Any]) -> None:
         """1 Hz thread: take other values of options that may change while the training runs (orders.py)."""
@@ -100,6 +100,7 @@ class Monitor:
         self._guard("monitor", lambda: self._advance(rows, pairs))
         self._guard("standstill", lambda: self._stand_still(rows))
         self._write(pairs)
+        self._guard("meter", lambda: self.measured(self._identity.labels(), pairs))
 
     def _stand_still(self, rows: list[Row]) -> None:
         self.standstill.signature = self._windows.signature

@@ -14,7 +14,8 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from eroica_otel.config import OPTIONS, WorkerConfig
 from eroica_otel.errors import ConfigError
@@ -23,6 +24,9 @@ from eroica_otel.signals.hooks import Hooks, Recorder, Watched
 from eroica_otel.signals.loaderhook import LoaderHook
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+    from eroica_otel.export.metered import Metered
     from eroica_otel.worker import Worker
 
 LOGGER = logging.getLogger("eroica_otel")
@@ -52,11 +56,15 @@ class Guard:
 class Handle:
     """What ``instrument()`` returns; ``close()`` undoes everything it did."""
 
-    def __init__(self, config: WorkerConfig, steps: int = 0) -> None:
-        """Args: steps: Where the count of updates goes on, when this process was watched before."""
+    def __init__(self, config: WorkerConfig, steps: int = 0, provider: MeterProvider | None = None) -> None:
+        """Args:
+        steps: Where the count of updates goes on, when this process was watched before.
+        provider: Where the series go, where the training has a meter provider of its own for them.
+        """
         self.config = config
         self._guard = Guard()
         self._recorder = Recorder(lambda: self._guard("start", self._start), lambda: None, steps)
+        self._provider = provider
         self._hooks: Hooks | None = None
         self._loader_hook: LoaderHook | None = None
         self._worker: Worker | None = None
@@ -111,9 +119,16 @@ class Handle:
         self._show_log()
         self._say_problems(filter(None, [identity.problem(os.environ, sys.modules.get("torch.distributed"))]))
         self._worker = worker.start(
-            self._recorder, self.config, self._guard, self._say, self.disable, self._start_again
+            self._recorder, self.config, self._guard, self._say, self.disable, self._start_again, self._metered()
         )
         self._end_with_child()
+
+    def _metered(self) -> Metered | None:
+        """Return the instruments on the training's meter provider; None without one, or where it makes none."""
+        provider, made = self._provider, list["Metered"]()
+        if provider is not None:
+            self._guard("meter", lambda: made.append(_instruments_of(provider)))
+        return made[0] if made else None
 
     def _start_again(self) -> None:
         """1 Hz thread: the folder is gone, or the process group came after the first input and tells another rank."""
@@ -222,29 +237,55 @@ _COUNTED: list[int] = []
 """Where the count of updates stood at the latest ``close()``: it goes on, because windows that were agreed on before
 lie in the job's store under their numbers."""
 
+_METERED: WeakKeyDictionary[Any, Metered] = WeakKeyDictionary()
+"""The instruments on each meter provider, where they stay: OpenTelemetry makes none twice and takes none away."""
 
-def instrument(**options: Any) -> Handle:
+
+def _instruments_of(provider: MeterProvider) -> Metered:
+    from eroica_otel.export.metered import Metered
+
+    if provider not in _METERED:
+        _METERED[provider] = Metered(provider)
+    return _METERED[provider]
+
+
+def instrument(meter_provider: MeterProvider | None = None, **options: Any) -> Handle:
     """Watch the training of this process; options are fields of WorkerConfig (window_seconds=5, role="encoder").
 
     Safe to call before or after torch is imported and more than once: a second call returns the first one's handle.
     A wrong option is logged and ignored, the others hold, training goes on.
+
+    Args:
+        meter_provider: The series go to this one, in this process, instead of being delivered by the helper.
     """
+    if meter_provider is not None:
+        options["meter_provider"] = meter_provider
     if _ACTIVE and _ACTIVE[-1].detached:
         _ACTIVE[-1].close()
     if _ACTIVE:
         if options:
             LOGGER.warning("eroica_otel: config: attached already: %s not changed", ", ".join(sorted(options)))
         return _ACTIVE[-1]
+    provider = _usable(options.pop("meter_provider", None))
     try:
         config = WorkerConfig.from_env(os.environ, **options)
     except ConfigError as error:
         known = {name: value for name, value in options.items() if name in OPTIONS}
         config = WorkerConfig.from_env(os.environ, **known)
         LOGGER.warning("eroica_otel: config: %s", error)
-    handle = Handle(config, *_COUNTED)
+    if provider is not None:
+        config = config.with_own_provider()
+    handle = Handle(config, _COUNTED[0] if _COUNTED else 0, provider)
     _ACTIVE.append(handle)
     handle.attach()
     return handle
+
+
+def _usable(provider: Any) -> MeterProvider | None:
+    if provider is None or hasattr(provider, "get_meter"):
+        return cast("MeterProvider | None", provider)
+    LOGGER.warning("eroica_otel: config: meter_provider is no MeterProvider; it is ignored")
+    return None
 
 
 def watch_input(iterable: Iterable[T]) -> Watched[T]:

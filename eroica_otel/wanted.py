@@ -24,6 +24,8 @@ class Options(Protocol):
     @property
     def pull(self) -> str: ...
     @property
+    def own_provider(self) -> bool: ...
+    @property
     def remote_write_url(self) -> str: ...
     @property
     def remote_write_headers(self) -> str: ...
@@ -134,6 +136,8 @@ def prometheus_address(environment: Mapping[str, str], offset: int) -> tuple[str
 
 def described(environment: Mapping[str, str], options: Options, local_rank: int) -> str:
     """Say where series go: "series to http://..., series on port 9464"."""
+    if options.own_provider:
+        return "series on the meter provider that was given"
     said = []
     for name in wanted(environment, options.deliveries):
         if name == PROMETHEUS:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eroica_otel import __version__
 from eroica_otel.agree.poller import Poller
@@ -25,6 +26,9 @@ from eroica_otel.status import STATUS_FILE, WATCHDOG_FILE
 from eroica_otel.trainer import Windows
 from eroica_otel.wanted import described
 
+if TYPE_CHECKING:
+    from eroica_otel.export.metered import Metered
+
 
 @dataclass(slots=True)
 class Worker:
@@ -37,6 +41,7 @@ class Worker:
     helper: HelperProcess
     folder: Path
     watchdog: Watchdog | None = None
+    metered: Metered | None = None
 
     def stop(self, wait: bool) -> None:
         """End all parts.
@@ -46,6 +51,8 @@ class Worker:
                 process goes on and nothing may stay behind.
         """
         try:
+            if self.metered is not None:  # before the helper hears of the end and takes its file away
+                (self.metered.release if wait else self.metered.finish)()
             self.windows.close()
             ended = self.thread.stop()
             self.monitor.standstill.close()
@@ -67,6 +74,8 @@ class Worker:
         self.helper.forget()
         if self.watchdog is not None:
             self.watchdog.forget()
+        if self.metered is not None:
+            self.metered.release()
 
 
 def start(
@@ -76,30 +85,30 @@ def start(
     say: Callable[[str], None],
     disable: Callable[[], None],
     again: Callable[[], None],
+    metered: Metered | None = None,
 ) -> Worker:
     """Start monitor, poller and helper for this process; return what ends them.
 
     Args:
         disable: Called on the 1 Hz thread when ``eroica-otel disable`` asks for it.
         again: Called there when the process group tells of another rank or size, or the folder has been removed.
+        metered: The instruments on a meter provider of the training's, where it has given one.
     """
-    environment = os.environ
-    identity = resolve(config, environment, sys.argv, sys.modules.get("torch.distributed"))
+    identity = resolve(config, os.environ, sys.argv, sys.modules.get("torch.distributed"))
     folder = private_folder(config.directory, os.getpid())
-    windows = Windows(recorder, config, folder, environment, say, guard.failed, guard)
+    windows = Windows(recorder, config, folder, os.environ, say, guard.failed, guard)
     recorder.on_edge = lambda: guard("capture", windows.on_edge)
     poller = _poller(recorder, config, identity, guard)
     monitor = Monitor(recorder, config, identity, folder, windows, poller, guard, say)
-    helper = HelperProcess(folder, config, environment, guard.failed)
+    _show_by(metered, monitor, folder, guard)
+    helper = HelperProcess(folder, config, os.environ, guard.failed)
     _greet(identity, config, say)
     orders = Orders(folder, monitor.change, disable, busy=lambda: windows.busy)
     watchdog = _watchdog(folder, guard) if config.watchdog else None
 
     def tick() -> None:
         monitor.tick()
-        whole = (folder / STATUS_FILE).exists()
-        if whole:  # else a helper would find nothing
-            helper.keep_running()
+        whole = _renew(folder, helper)
         guard("orders", orders.look)
         if not windows.busy and _is_over(folder, whole, identity, guard):
             guard("start", again)
@@ -108,7 +117,7 @@ def start(
     poller.on_agreed = thread.wake
     poller.start()
     thread.start()
-    return Worker(windows, thread, poller, monitor, helper, folder, watchdog)
+    return Worker(windows, thread, poller, monitor, helper, folder, watchdog, metered)
 
 
 def _every_second(tick: Callable[[], None], guard: Callable[[str, Callable[[], None]], None]) -> Rounds:
@@ -117,6 +126,20 @@ def _every_second(tick: Callable[[], None], guard: Callable[[str, Callable[[], N
         return 1.0
 
     return Rounds("eroica-monitor", once, first=1.0)
+
+
+def _show_by(metered: Metered | None, monitor: Monitor, folder: Path, guard: Guard) -> None:
+    if metered is not None:
+        monitor.measured = metered.record
+        metered.follow(folder, guard)
+
+
+def _renew(folder: Path, helper: HelperProcess) -> bool:
+    """Keep the helper running; return whether the folder is whole, without which it would find nothing."""
+    whole = (folder / STATUS_FILE).exists()
+    if whole:
+        helper.keep_running()
+    return whole
 
 
 def _is_over(folder: Path, whole: bool, identity: Identity, guard: Guard) -> bool:

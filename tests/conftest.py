@@ -29,7 +29,7 @@ BESIDE = (
     "test_remotewritevec.py", "test_alertmanager.py", "test_rules.py", "test_report_browser.py",
     "test_dashboards_live.py",
     "test_routes.py",
-    "test_cookbook.py",
+    "test_cookbook.py", "test_meter_provider.py",
 )  # fmt: skip
 """Of both those that mostly wait; they run beside the others (.ci/lanes). What looks at all our cgroups does not."""
 NOT_RUN = ("skipped", "xfailed", "xpassed")

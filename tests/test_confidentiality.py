@@ -16,6 +16,7 @@ import pytest
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
 from eroica_otel.demo.stage import free_port
+from eroica_otel.export.outlet import Outlet
 from eroica_otel.export.redact import TOKEN
 from eroica_otel.export.secret import NAMES_FILE, read_names
 from eroica_otel.helper import Helper
@@ -123,7 +124,7 @@ class Worker:
         with urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as answer:
             self._pages += answer.read()
         outlet = self.helper._outlet
-        assert outlet is not None
+        assert isinstance(outlet, Outlet)
         for delivery in outlet._deliveries:
             delivery.push()
 

@@ -110,7 +110,7 @@ def test_the_folder_is_absolute_so_that_a_training_may_change_its_own() -> None:
 
 
 def test_every_field_is_an_option_with_help_and_a_variable_of_its_own() -> None:
-    assert {field.name for field in fields(WorkerConfig)} - set(OPTIONS) == {"problems"}
+    assert {field.name for field in fields(WorkerConfig)} - set(OPTIONS) == {"problems", "own_provider"}
     variables = [option.metadata["variable"] for option in OPTIONS.values()]
     assert len(set(variables)) == len(variables)
     assert all(option.metadata["help"] for option in OPTIONS.values())

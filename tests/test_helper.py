@@ -19,13 +19,15 @@ import pytest
 from eroica_otel import names
 from eroica_otel.config import WorkerConfig
 from eroica_otel.demo.stage import free_port
+from eroica_otel.export.handed import read
+from eroica_otel.export.outlet import Outlet
 from eroica_otel.hardware.hostuse import HostUse
 from eroica_otel.helper import Helper
 from eroica_otel.model import Window
 from eroica_otel.outside import Stops
 from eroica_otel.profile import samples
 from eroica_otel.spawn import CONFIG_FILE
-from eroica_otel.status import STATUS_FILE, StatusWriter
+from eroica_otel.status import POINTS_FILE, STATUS_FILE, StatusWriter
 from factories_rings import GPU, MS, every, leave, resource
 from factories_summarize import Row, write_kineto
 from factories_worker import Endpoint, capture, status
@@ -37,12 +39,13 @@ WINDOW = 1_764_430_000
 class Beside:
     """A worker's folder, its status, and the helper that looks at it from the same process."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, own: bool = False, **variables: str) -> None:
         for name, text in variables.items():
             monkeypatch.setenv(name, text)
         self.folder = folder / "workers" / "7"
         self.folder.mkdir(parents=True)
         config = WorkerConfig.from_env({}, hold_seconds=1)
+        config = config.with_own_provider() if own else config
         (self.folder / CONFIG_FILE).write_text(json.dumps(asdict(config)))
         self.writer = StatusWriter(self.folder / STATUS_FILE)
         self.helper = Helper(self.folder, dict(os.environ))
@@ -92,6 +95,28 @@ def test_a_loop_without_any_update_is_exported_too(beside: Beside) -> None:
     beside.write(state="unmatched", last_update_seconds=None)
     beside.helper.tick()
     assert beside.value(names.WORKER_STATE, state="unmatched") == 1
+
+
+def test_with_a_meter_provider_of_the_trainings_all_is_handed_back_and_nothing_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = str(free_port())
+    address = {"OTEL_EXPORTER_PROMETHEUS_HOST": "127.0.0.1", "OTEL_EXPORTER_PROMETHEUS_PORT": port}
+    made = Beside(tmp_path, monkeypatch, own=True, OTEL_METRICS_EXPORTER="prometheus,otlp", **address)
+    made.write([(0.1, 0.2)], windows={})
+    made.helper.tick()
+    made.capture()
+    made.helper.tick()
+    handed = read(made.folder / POINTS_FILE)
+    assert handed is not None
+    shown = list(handed.points)
+    assert value(shown, names.WINDOW_ID.name, reason="manual") == WINDOW
+    assert value(shown, names.WINDOWS.name, reason="manual", outcome="sent") == 1
+    assert value(shown, names.ITERATIONS.name) == 600
+    assert names.DELIVERIES.name not in {point.name for point in shown}
+    assert scrape(made.port) == []
+    made.helper.close()
+    assert not made.folder.exists()
 
 
 def test_iterations_go_into_the_histograms_once(beside: Beside) -> None:
@@ -252,7 +277,7 @@ def test_the_latest_window_stays_until_it_was_delivered(tmp_path: Path, monkeypa
         assert beside.helper._board._window, "nobody has got it yet"
         endpoint.answer = 200
         outlet = beside.helper._outlet
-        assert outlet is not None
+        assert isinstance(outlet, Outlet)
         outlet._deliveries[0].push()
         assert "eroica.pattern_beta_ratio" in endpoint.series()
         with monkeypatch.context() as patch:

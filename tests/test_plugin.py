@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 import torch
+from opentelemetry.sdk.metrics import MeterProvider
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils import worker as worker_module
 
 import eroica_otel
 from eroica_otel import plugin, worker
+from eroica_otel.export.metered import Metered
 from eroica_otel.plugin import Guard, Handle, instrument, step, watch_input
 from eroica_otel.profile.loaders import WorkerLoop
 
@@ -40,8 +42,11 @@ class Job:
     def __init__(self) -> None:
         self.events: list[object] = []
 
-    def start(self, recorder: Any, config: Any, guard: Any, say: Any, disable: Any, again: Any) -> Any:
+    def start(
+        self, recorder: Any, config: Any, guard: Any, say: Any, disable: Any, again: Any, metered: Any = None
+    ) -> Any:
         self.events.append("start")
+        self.metered = metered
         self.again = again
         return self
 
@@ -105,6 +110,53 @@ def test_it_can_be_attached_again_after_close(job: Job) -> None:
     list(DataLoader(Items()))
     assert job.events == ["start"]
     assert len(again.recorder.rows) == 4
+
+
+def test_a_meter_provider_gets_one_set_of_instruments_however_often_it_is_given(job: Job) -> None:
+    provider = MeterProvider(shutdown_on_exit=False)
+    handle = instrument(meter_provider=provider, role="a")
+    assert (handle.config.own_provider, handle.config.role) == (True, "a")
+    list(DataLoader(Items()))
+    first = job.metered
+    assert isinstance(first, Metered)
+    handle.close()
+    instrument(meter_provider=provider)
+    list(DataLoader(Items()))
+    assert job.metered is first
+    plugin._ACTIVE[-1].close()
+    instrument(meter_provider=MeterProvider(shutdown_on_exit=False))
+    list(DataLoader(Items()))
+    assert isinstance(job.metered, Metered)
+    assert job.metered is not first
+
+
+def test_without_a_meter_provider_the_helper_delivers(job: Job) -> None:
+    assert not instrument().config.own_provider
+    list(DataLoader(Items()))
+    assert job.metered is None
+
+
+def test_what_is_no_meter_provider_is_said_and_the_helper_delivers(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    wrong: Any = "prometheus"
+    assert not instrument(meter_provider=wrong).config.own_provider
+    assert warnings(caplog) == ["eroica_otel: config: meter_provider is no MeterProvider; it is ignored"]
+    instrument(meter_provider=MeterProvider(shutdown_on_exit=False))
+    assert warnings(caplog)[1] == "eroica_otel: config: attached already: meter_provider not changed"
+
+
+def test_a_meter_provider_that_fails_costs_the_series_and_not_the_training(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def get_meter(self, *given: str) -> None:
+            raise RuntimeError("no meter today")
+
+    broken: Any = Broken()
+    instrument(meter_provider=broken)
+    assert len(list(DataLoader(Items()))) == 4
+    assert job.events == ["start"]
+    assert job.metered is None
+    assert "meter: RuntimeError: no meter today" in warnings(caplog)[0]
 
 
 def test_an_older_handle_that_is_closed_late_leaves_the_newer_one_alone(job: Job) -> None:

@@ -42,6 +42,10 @@ class Board:
         """Freeze what this thread will read until it begins again."""
         self._frozen.state = {**self._standing, **self._window}
 
+    def everything(self) -> tuple[Point, ...]:
+        """Return all points as they are now."""
+        return tuple(point for members in {**self._standing, **self._window}.values() for point in members)
+
     def points(self, name: str) -> tuple[Point, ...]:
         """Return the points of one series as frozen for this thread."""
         state: State = getattr(self._frozen, "state", {})

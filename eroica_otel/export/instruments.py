@@ -26,7 +26,12 @@ def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.O
     first = True
     for metric in metrics:
         if metric.type == names.HISTOGRAM:
-            histograms[metric.name] = meter.create_histogram(metric.instrument, metric.unit, metric.help)
+            histograms[metric.name] = meter.create_histogram(
+                metric.instrument,
+                metric.unit,
+                metric.help,
+                explicit_bucket_boundaries_advisory=names.ITERATION_BUCKETS_SECONDS,
+            )
             continue
         callback = _callback(board, metric.name, partial(_begin, meter, board) if first else None)
         first = False
@@ -39,22 +44,23 @@ def create(meter: Meter, board: Board, metrics: Iterable[names.Metric] = names.O
 
 def _begin(meter: Meter, board: Board) -> None:
     board.begin()
+    scope = getattr(meter, "_instrumentation_scope", None)
     for storage in getattr(getattr(meter, "_measurement_consumer", None), "_reader_storages", {}).values():
-        _forget(storage, 2 * board.size() + SPARE_SETS)
+        _forget(storage, scope, 2 * board.size() + SPARE_SETS)
 
 
-def _forget(storage: Any, most: int) -> None:
-    """Drop what a reader's storage keeps of gauges, where that is more than ``most`` label sets.
+def _forget(storage: Any, scope: Any, most: int) -> None:
+    """Drop what a reader's storage keeps of the gauges of ``scope``, where that is more than ``most`` label sets.
 
     The SDK keeps each label set that an asynchronous instrument has ever had, 3 KB each, and looks through all of them
     in each collect; the functions of many windows add up. There is no public way to end that. A gauge's set holds
-    nothing between collects, and collects, of all readers, exclude one another: the caller is in one, before its first
-    observation.
+    nothing between collects, and collects, of all readers, exclude one another: the caller is in one, before the first
+    observation of its scope. Gauges of others, where the provider is the training's, may have been observed by now.
     """
     kept = [
         getattr(match, "_attributes_aggregation", {})
         for instrument, matches in list(getattr(storage, "_instrument_view_instrument_matches", {}).items())
-        if isinstance(instrument, ObservableGauge)
+        if isinstance(instrument, ObservableGauge) and getattr(instrument, "instrumentation_scope", None) == scope
         for match in matches
     ]
     if sum(map(len, kept)) > most:

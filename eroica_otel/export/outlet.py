@@ -109,6 +109,9 @@ class Outlet:
         for pusher in self._pushers:
             pusher.push_now()
 
+    def renewed(self) -> None:
+        """Nothing: what the board shows is collected at the interval of each delivery."""
+
     def counts(self) -> dict[tuple[str, str], int]:
         """Return deliveries by (delivery, outcome)."""
         total: Counter[tuple[str, str]] = Counter()
