@@ -45,6 +45,8 @@ def ruled(
         out: The workers that it is about.
         history: Earlier verdicts of the job, oldest first.
     """
+    if stopped is not None and stopped.severity == "info":
+        out = frozenset()  # a stop that costs next to nothing hides no other fault, of its rank neither
     if scene.columns.workers.iterations.max() == 1:
         return _inferred(base, scene, _Found((stopped,) if stopped else (), _stopped_victims(scene, out)))
     judgements = judge_units(scene)
