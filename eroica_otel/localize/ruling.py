@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from eroica_otel.localize.blame import Blame, victims_of, waits_in
+from eroica_otel.localize.blame import Blame, together, victims_of, waits_in
 from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.excess import Judgement, judge_units
 from eroica_otel.localize.findings import culprit_finding, function_of, job_finding
@@ -92,7 +92,9 @@ def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
 def _stopped_victims(scene: Scene, out: frozenset[int]) -> tuple[Victims, ...]:
     if not out or scene.size < 2 * len(out):
         return ()
-    others, named = ~scene.mask(out), scene.columns.named
+    others, named = ~scene.mask(out) & together(scene, out), scene.columns.named
+    if not others.any():
+        return ()
     return (Victims(named(others), waits_in(scene, others), named(sorted(out))),)
 
 
