@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eroica_otel.localize.causes import BY_NAME, Cause, Facts, cause_of
-from eroica_otel.localize.columns import Bools
-from eroica_otel.localize.compare import median, spread
+from eroica_otel.localize.causes import Cause, Facts, cause_of
+from eroica_otel.localize.columns import Bools, Floats
+from eroica_otel.localize.compare import by_group, median, spread
 from eroica_otel.localize.excess import Judgement
-from eroica_otel.localize.impact import loss
-from eroica_otel.localize.pipeline import CAUSE, is_stage
+from eroica_otel.localize.impact import LACKS_CORE
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
-from eroica_otel.localize.seconds import OWN
+from eroica_otel.localize.seconds import OWN, totals
 
 _SOME = 0.25
 """Share of a large role from which on those that changed widen what its workers differ by."""
@@ -36,6 +35,7 @@ class Case:
         judgement: The unit that shows it.
         excess: Seconds per iteration.
         changed: True where the reference shows it and not the peers.
+        beside: Other units in which the same fault shows.
     """
 
     cause: Cause
@@ -43,31 +43,20 @@ class Case:
     judgement: Judgement
     excess: float
     changed: bool = False
+    beside: tuple[Judgement, ...] = ()
 
 
 def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[Case]:
     """Return one case per cause and function over the workers that exceed their peers."""
     counted = [(judgement, _counted(judgement)) for judgement in judgements]
     workers = sorted({int(at) for _, mask in counted for at in np.flatnonzero(mask)} - set(skip))
-    found: list[Case] = []
-    for worker in workers:
-        mine = [judgement for judgement, mask in counted if mask[worker]]
-        found += _of_worker(scene, worker, mine)
-    return [_as_stage(scene, _whole(scene, case, found)) for case in _merged(found)]
-
-
-def _whole(scene: Scene, case: Case, found: Sequence[Case]) -> Case:
-    """The only case of its workers stands for all that they do more than their peers."""
-    others = {worker for other in found if other.cause is not case.cause for worker in other.workers}
-    if others & set(case.workers):
-        return case
-    return replace(case, excess=loss(scene, case.workers, case.excess, case.cause.name))
-
-
-def _as_stage(scene: Scene, case: Case) -> Case:
-    """A case of all workers of one pipeline stage is about the stage."""
-    stage = is_stage(scene, case.judgement, case.workers)
-    return replace(case, cause=BY_NAME[CAUSE]) if stage else case
+    found = [
+        _of_worker(scene, worker, [judgement for judgement, mask in counted if mask[worker]]) for worker in workers
+    ]
+    if any(len(cases) > 1 for cases in found):
+        own = _own_work(scene, workers)
+        found = [_within_own_work(scene, own, cases) for cases in found]
+    return _merged(case for cases in found for case in cases)
 
 
 def no_consensus(scene: Scene, judgements: Iterable[Judgement]) -> list[Judgement]:
@@ -88,6 +77,48 @@ def _of_worker(scene: Scene, worker: int, judgements: Sequence[Judgement]) -> li
         if judgement.key != OWN or cause.name == "cpu_starved":
             cases.append(Case(cause, (worker,), judgement, float(judgement.excess[worker])))
     return _without_symptoms(cases, scene.policy)
+
+
+def _own_work(scene: Scene, culprits: Sequence[int]) -> Floats:
+    """Return by how much all own work of each worker exceeds its peers', of whom those without a fault count where that
+    is more: another rank's fault must not hide this one's; seconds per iteration, [W].
+    """
+    own = totals(scene.columns, OWN)
+    healthy = np.where(scene.mask(culprits), np.nan, own).astype(np.float32)
+    usual = by_group(healthy, scene.groups, lambda group: np.full(group.shape, median(group), np.float32))
+    return np.asarray(np.fmax(scene.own_excess, own - usual), np.float32)
+
+
+def _within_own_work(scene: Scene, own: Floats, cases: Sequence[Case]) -> list[Case]:
+    """Return the cases of a worker whose excess is in what it works more than its peers; the others are of the first.
+
+    What it does longer in two kinds and shorter in a third, or for want of a core that is taken off only once, is less
+    than its parts: a further case counts where the whole holds those before and half of it.
+    """
+    kept: list[Case] = []
+    for case in cases:
+        need = sum(earlier.excess for earlier in kept) + scene.policy.second_ratio * case.excess
+        if kept and _beyond_want_of_core(scene, own, (*kept, case)) < need:
+            kept[0] = replace(kept[0], beside=(*kept[0].beside, case.judgement))
+        else:
+            kept.append(case)
+    return kept
+
+
+def _beyond_want_of_core(scene: Scene, own: Floats, cases: Sequence[Case]) -> float:
+    """Return the own work of the cases' worker above its peers', NaN unknown, without the time for which it had no
+    core: as far as these cases may hold it, and where it is the cause of none.
+    """
+    (worker,) = cases[0].workers
+    if any(case.cause.name in LACKS_CORE for case in cases):
+        return float(own[worker])
+    units = [case.judgement for case in cases]
+    idle = sum(max(_raw(unit, worker) - max(float(np.nan_to_num(unit.on_excess[worker])), 0.0), 0.0) for unit in units)
+    return float(own[worker]) - min(float(scene.lost_excess[worker]), idle)
+
+
+def _raw(unit: Judgement, worker: int) -> float:
+    return float(unit.now.total[worker] - unit.peers[worker])
 
 
 def _without_symptoms(cases: list[Case], policy: Policy) -> list[Case]:
@@ -162,7 +193,8 @@ def _merged(cases: Iterable[Case]) -> list[Case]:
     for group in groups.values():
         largest = max(group, key=lambda case: case.excess)
         workers = tuple(sorted(worker for case in group for worker in case.workers))
-        merged.append(Case(largest.cause, workers, largest.judgement, largest.excess))
+        beside = {unit.key: unit for case in group for unit in case.beside}
+        merged.append(replace(largest, workers=workers, beside=tuple(beside.values())))
     return merged
 
 

@@ -77,6 +77,25 @@ def _before(judgement: Judgement, at: Sequence[int]) -> str:
     return f"; {duration(reference)} in the reference window"
 
 
+def beside_evidence(scene: Scene, units: Sequence[Judgement], workers: Sequence[int]) -> tuple[str, ...]:
+    """Say in what else the same fault shows, on the culprits or on all."""
+    at, others = list(workers), others_of(scene, workers)
+    return tuple(
+        f"the same fault shows in {_called(unit)}: {duration(median(unit.now.total[at]))} an iteration, its peers "
+        f"{duration(median(unit.now.total[others]))}"
+        if at
+        else f"the same shows in {_called(unit)}: {duration(median(unit.now.total))} an iteration on the median rank"
+        f"{_before(unit, range(scene.size))}"
+        for unit in units
+    )
+
+
+def _called(unit: Judgement) -> str:
+    """Return what a unit is called: its function, or the family or kind that it is the sum of."""
+    sums = {"family": f"the family {unit.family}", "kind": f"the kind {unit.kind}"}
+    return unit.name or sums.get(unit.key[0], "all own work")
+
+
 def _spread_over(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> tuple[str, ...]:
     level = judgement.key[0]
     if level in ("function", "name"):
