@@ -116,7 +116,7 @@ def test_what_is_outside_its_range_costs_no_more_than_it_takes_where_iterations_
     assert scene is not None
     (finding,) = outside_findings(replace(scene, iteration=0.08))
     assert abs(finding.impact_seconds - 0.00069) < 1e-6
-    assert finding.evidence[0].startswith("takes 0.7 ms an iteration on the median rank, more than the 1 % expected")
+    assert finding.evidence[0].startswith("takes 0.7 ms an iteration on the median rank, more than the 1.0 % expected")
 
 
 def test_what_costs_nothing_is_not_said_to_be_more_than_expected_on_the_median_rank() -> None:
@@ -126,6 +126,6 @@ def test_what_costs_nothing_is_not_said_to_be_more_than_expected_on_the_median_r
     (finding,) = outside_findings(scene)
     assert finding.impact_seconds == 0
     assert finding.evidence == (
-        "takes 0.4 ms an iteration on the median rank; only on ranks of short iterations above the 1 % expected of one "
-        "python function, so the median rank loses nothing by it",
+        "takes 0.4 ms an iteration on the median rank; only on ranks of short iterations above the 1.0 % expected of "
+        "one python function, so the median rank loses nothing by it",
     )
