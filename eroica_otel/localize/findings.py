@@ -40,7 +40,7 @@ def culprit_finding(
     if case.cause.name == CAUSE:
         return _stage_finding(scene, case, history)
     case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
-    blamed = blame(scene, case.workers, case.excess, culprits)
+    blamed = blame(scene, case.workers, case.lost, culprits)
     beside = beside_evidence(scene, case.beside, case.workers)
     evidence = [*work_evidence(scene, case.judgement, case.workers), *beside, *shown]
     if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
@@ -63,7 +63,7 @@ def culprit_finding(
 
 def _stage_finding(scene: Scene, case: Case, history: Sequence[Report]) -> tuple[Finding, Blame]:
     """A stage of a pipeline that has more to do: a role, wherever its ranks run."""
-    blamed = stage_blame(scene, case.workers, case.excess)
+    blamed = stage_blame(scene, case.workers, case.lost)
     ratio = blamed.impact / scene.iteration
     beside = beside_evidence(scene, case.beside, case.workers)
     evidence = (*work_evidence(scene, case.judgement, case.workers), *beside, *stage_evidence(scene, case.workers))
@@ -84,7 +84,7 @@ def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:
     """
     policy = scene.policy
     case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
-    impact = max(min(case.excess, scene.growth), 0.0)
+    impact = max(min(case.lost, scene.growth), 0.0)
     ratio = impact / scene.iteration
     vague = case.cause.name == "unknown" and (ratio < policy.drift_unknown_ratio or not scene.degraded)
     small = ratio < policy.impact_least_ratio or vague or case.cause.name == "cpu_contention"

@@ -16,7 +16,7 @@ from eroica_otel.localize.findings import culprit_finding, function_of, job_find
 from eroica_otel.localize.grown import communication_grown, synchronisation_grown
 from eroica_otel.localize.jobwide import contention_finding, expectation_finding, link_findings
 from eroica_otel.localize.late import late_arrivals
-from eroica_otel.localize.merging import one_each
+from eroica_otel.localize.merging import of_change, of_workers
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.notes import alone, few, notes, one_iteration
 from eroica_otel.localize.scene import Scene
@@ -103,12 +103,12 @@ def _stages(
     scene: Scene, judgements: Sequence[Judgement], network: Network, out: frozenset[int], history: Sequence[Report]
 ) -> Iterator[_Found]:
     """The table, one stage after the other; the caller stops at the first that finds something grave."""
-    yield _culprits(scene, excess_cases(scene, judgements, out), out, history)
+    yield _culprits(scene, of_workers(scene, excess_cases(scene, judgements, out)), out, history)
     if out:
         return  # the times of everybody contain the stop
     yield _Found((*link_findings(scene, network), *group_findings(scene)))
-    yield _culprits(scene, some_changed(scene, judgements, out), out, history)
-    yield _Found(tuple(job_finding(scene, case, history) for case in one_each(scene, all_changed(scene, judgements))))
+    yield _culprits(scene, of_change(scene, some_changed(scene, judgements, out)), out, history)
+    yield _Found(tuple(job_finding(scene, case, history) for case in of_change(scene, all_changed(scene, judgements))))
     yield _Found(_given(communication_grown(scene) or synchronisation_grown(scene)))
     yield _Found(_given(contention_finding(scene)) or _given(expectation_finding(scene)))
 
@@ -118,7 +118,6 @@ def _given(finding: Finding | None) -> tuple[Finding, ...]:
 
 
 def _culprits(scene: Scene, cases: Sequence[Case], out: frozenset[int], history: Sequence[Report]) -> _Found:
-    cases = one_each(scene, cases)
     culprits = frozenset(out) | {worker for case in cases for worker in case.workers}
     judged = [(case, *culprit_finding(scene, case, culprits, history)) for case in cases]
     victims = [

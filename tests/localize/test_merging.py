@@ -9,6 +9,7 @@ import pytest
 from eroica_otel.localize.verdict import judge
 from eroica_otel.model import Finding
 from factories_localize import Rank, Work, blocked_input, busy, device, matmul, ordinary, rank, window_of
+from scenarios import copied, kernel
 
 LOOP = Work("train (train.py:12)", 3.0, 2.5)
 BACKOFF = Work("backoff (train.py:77)", 60.0, 0.0)
@@ -26,6 +27,50 @@ def grave(bad: Rank, *others: Rank, count: int = 6) -> list[Finding]:
 
 def told(found: list[Finding]) -> set[tuple[str, tuple[int, ...]]]:
     return {(one.cause, one.ranks) for one in found}
+
+
+def gpu(*kernels: Work, extra: tuple[Work, ...] = (), **changes: float) -> Rank:
+    """Return a rank whose kernels are these."""
+    return rank(*extra, base=(*kernels, LOOP), **changes)
+
+
+COOL, HOT, SILENT = kernel(60.0, 0.95), kernel(120.0, 0.475), kernel(120.0, None)
+COPY, NARROW = copied(10.0, 0.9), copied(72.0, 0.125)
+READ, COLLECT = (blocked_input(50.0),), Work("garbage collection", 60.0, 60.0, family="gc")
+TWO = {
+    "Python and input": (rank(busy(60.0), *READ), rank(), {"python_overhead": 60, "slow_input": 50}),
+    "collections and input": (rank(COLLECT, *READ), rank(), {"gc_pause": 60, "slow_input": 50}),
+    "collections and a lock": (rank(COLLECT, BACKOFF), rank(), {"gc_pause": 60, "python_blocked": 60}),
+    "GPU and input": (gpu(HOT, extra=READ), gpu(COOL), {"gpu_throttled": 60, "slow_input": 50}),
+    "GPU and its bus": (gpu(HOT, NARROW), gpu(COOL, COPY), {"gpu_throttled": 60, "pcie_degraded": 62}),
+    "more for the GPU, and input": (
+        gpu(kernel(120.0, 0.95), extra=READ), gpu(COOL), {"load_imbalance": 60, "slow_input": 50},
+    ),
+    "GPU and Python, without a core for 60 of 193 ms": (
+        gpu(HOT, extra=(busy(50.0),), run_delay_ratio=0.02 + 60 / 193), gpu(COOL),
+        {"gpu_throttled": 60, "python_overhead": 50},
+    ),
+    "kernels, nobody knows why, and input": (
+        gpu(SILENT, extra=READ), gpu(kernel(60.0, None)), {"unknown": 60, "slow_input": 50},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "good", "costs_ms"), TWO.values(), ids=TWO)
+def test_two_faults_of_a_rank_with_time_of_their_own_stay_two(bad: Rank, good: Rank, costs_ms: dict[str, int]) -> None:
+    """The rank is longer by the sum of both, and each costs what it takes."""
+    found = grave(bad, good)
+    assert {one.cause: (one.ranks, round(1000 * one.impact_seconds)) for one in found} == {
+        cause: ((1,), costs) for cause, costs in costs_ms.items()
+    }
+
+
+def test_a_slow_gpu_is_one_finding_also_where_the_clock_is_known_of_one_kernel_only() -> None:
+    """Both families take twice as long: 120 ms in all."""
+    relu = {"name": "relu", "family": "elementwise"}
+    (found,) = grave(gpu(HOT, kernel(120.0, None, **relu)), gpu(COOL, kernel(60.0, None, **relu)))
+    assert (found.cause, found.function) == ("gpu_throttled", "bf16_gemm")
+    assert found.impact_seconds == pytest.approx(0.120, abs=1e-4)
 
 
 @pytest.mark.parametrize(("device_ms", "findings"), [(50.0, 1), (70.0, 2), (90.0, 2)])
@@ -78,6 +123,16 @@ def test_what_slows_all_that_a_core_does_is_one_finding_with_what_it_costs_in_al
     assert (found.cause, found.ranks, found.function) == ("numa_misplaced", (1,), "aten::mm")
     assert found.impact_seconds == pytest.approx(0.070, abs=1e-4)
     assert "the same fault shows in train (train.py:12): 33 ms an iteration, its peers 3.0 ms" in found.evidence
+
+
+def test_of_several_ranks_that_one_is_named_on_which_another_function_shows_it() -> None:
+    ranks = [away(share=0.0)] * 6
+    ranks[1], ranks[2] = away(matmul_ms=100.0, loop_ms=33.0), away(matmul_ms=100.0)
+    (found,) = judge(window_of(ranks), expected=6).findings
+    assert (found.cause, found.ranks) == ("numa_misplaced", (1, 2))
+    assert (
+        "the same fault shows in train (train.py:12) on rank 1: 33 ms an iteration, its peers 3.0 ms" in found.evidence
+    )
 
 
 def test_a_slow_input_beside_it_stays_a_finding_of_its_own() -> None:
