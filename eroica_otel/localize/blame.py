@@ -71,14 +71,14 @@ def victims_of(scene: Scene, workers: Sequence[int], gap: float, culprits: Colle
     if not gap > 0:
         return None
     bound = float(scene.waiting[list(workers)].min()) + scene.policy.victim_ratio * gap
-    waiting = (scene.waiting > bound) & ~scene.mask(culprits) & _together(scene, workers)
+    waiting = (scene.waiting > bound) & ~scene.mask(culprits) & together(scene, workers)
     if not waiting.any():
         return None
     named = scene.columns.named
     return Victims(named(waiting), waits_in(scene, waiting), tuple(sorted(named(workers))))
 
 
-def _together(scene: Scene, workers: Sequence[int]) -> Bools:
+def together(scene: Scene, workers: Collection[int]) -> Bools:
     """Return who is in a process group with one of these workers, all where the groups of these are not known, [W]."""
     calls = scene.columns.calls
     named = np.asarray(~calls.group.among(("",)), bool)

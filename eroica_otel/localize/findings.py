@@ -22,7 +22,13 @@ from eroica_otel.localize.remedy import advice_on
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import members, totals
 from eroica_otel.localize.stages import Case
-from eroica_otel.localize.wording import core_evidence, everyone_evidence, waiting_evidence, work_evidence
+from eroica_otel.localize.wording import (
+    beside_evidence,
+    core_evidence,
+    everyone_evidence,
+    waiting_evidence,
+    work_evidence,
+)
 from eroica_otel.model import Finding, Report
 from eroica_otel.table import Words, Workers
 
@@ -34,8 +40,9 @@ def culprit_finding(
     if case.cause.name == CAUSE:
         return _stage_finding(scene, case, history)
     case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
-    blamed = blame(scene, case.workers, case.excess, culprits)
-    evidence = [*work_evidence(scene, case.judgement, case.workers), *shown]
+    blamed = blame(scene, case.workers, case.lost, culprits)
+    beside = beside_evidence(scene, case.beside, case.workers)
+    evidence = [*work_evidence(scene, case.judgement, case.workers), *beside, *shown]
     if case.cause.name in ("cpu_starved", "cpu_contention", "load_imbalance"):
         evidence += core_evidence(scene, case.workers)
     evidence += host_evidence(scene, case.workers)
@@ -56,9 +63,10 @@ def culprit_finding(
 
 def _stage_finding(scene: Scene, case: Case, history: Sequence[Report]) -> tuple[Finding, Blame]:
     """A stage of a pipeline that has more to do: a role, wherever its ranks run."""
-    blamed = stage_blame(scene, case.workers, case.excess)
+    blamed = stage_blame(scene, case.workers, case.lost)
     ratio = blamed.impact / scene.iteration
-    evidence = (*work_evidence(scene, case.judgement, case.workers), *stage_evidence(scene, case.workers))
+    beside = beside_evidence(scene, case.beside, case.workers)
+    evidence = (*work_evidence(scene, case.judgement, case.workers), *beside, *stage_evidence(scene, case.workers))
     ranks = scene.columns.named(case.workers)
     finding = _finding(
         scene, case, "culprit", ratio, blamed.impact, evidence,
@@ -76,12 +84,13 @@ def job_finding(scene: Scene, case: Case, history: Sequence[Report]) -> Finding:
     """
     policy = scene.policy
     case, shown = with_signs(scene, case, function_of(scene, case.judgement, case.workers))
-    impact = max(min(case.excess, scene.growth), 0.0)
+    impact = max(min(case.lost, scene.growth), 0.0)
     ratio = impact / scene.iteration
     vague = case.cause.name == "unknown" and (ratio < policy.drift_unknown_ratio or not scene.degraded)
     small = ratio < policy.impact_least_ratio or vague or case.cause.name == "cpu_contention"
+    beside = beside_evidence(scene, case.beside, ())
     return _finding(
-        scene, case, "job", ratio, impact, (*everyone_evidence(scene, case.judgement), *shown),
+        scene, case, "job", ratio, impact, (*everyone_evidence(scene, case.judgement), *beside, *shown),
         severity="info" if small else _grade(scene, ratio),
         confidence="high" if long_enough(scene) and case.cause.name != "unknown" else "low",
         scope="job",

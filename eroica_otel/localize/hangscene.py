@@ -129,8 +129,24 @@ def victims_of_hang(scene: HangScene, finding: Finding, findings: Sequence[Findi
     """Yield the ranks that wait for a finding's ranks and are in no finding."""
     culprits = {rank for each in findings for rank in each.ranks}
     waiting = [stand for stand in scene.stands if stand.waits and stand.rank not in culprits]
-    if waiting and finding.ranks:
-        yield Victims(tuple(stand.rank for stand in waiting), where(waiting), finding.ranks)
+    held = _held_up(scene, finding.ranks, waiting)
+    if held and finding.ranks:
+        yield Victims(tuple(stand.rank for stand in held), where(held), finding.ranks)
+
+
+def _held_up(scene: HangScene, culprits: Sequence[int], waiting: Sequence[Stand]) -> list[Stand]:
+    """Return who waits in a process group of a culprit, or in one of somebody who does, and so on: a standstill goes on
+    from group to group. Who tells no groups may wait for anybody, and all may where those of a culprit are not known.
+    """
+    groups = {stand.rank: frozenset(stand.window.progress) for stand in scene.stands}
+    if not all(groups.get(rank) for rank in culprits):
+        return list(waiting)
+    reached = frozenset().union(*(groups[rank] for rank in culprits))
+    found: set[int] = set()
+    while more := {s.rank for s in waiting if s.rank not in found and not groups[s.rank].isdisjoint(reached)}:
+        found |= more
+        reached = reached.union(*(groups[rank] for rank in more))
+    return [stand for stand in waiting if stand.rank in found or not groups[stand.rank]]
 
 
 def where(stands: Sequence[Stand]) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Sequence
 from eroica_otel.localize.compare import median
 from eroica_otel.localize.scene import Scene
 
-_LACKS_CORE = ("cpu_starved", "cpu_contention")
+LACKS_CORE = ("cpu_starved", "cpu_contention")
+"""Causes of which time without a core is a part, and no other fault."""
 
 
 def loss(scene: Scene, workers: Sequence[int], excess: float, cause: str) -> float:
@@ -23,7 +24,7 @@ def loss(scene: Scene, workers: Sequence[int], excess: float, cause: str) -> flo
     A finding names one function, but a slow GPU or a lack of cores makes others longer too, each by less than would be
     material. Time without a core counts where that is the cause.
     """
-    above = scene.own_excess if cause in _LACKS_CORE else scene.own_excess - scene.lost_excess
+    above = scene.own_excess if cause in LACKS_CORE else scene.own_excess - scene.lost_excess
     most = float(above[list(workers)].max())
     return max(most, excess) if math.isfinite(most) else excess
 

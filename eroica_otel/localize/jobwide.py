@@ -49,7 +49,7 @@ def stopped_finding(workers: Workers, lost: Floats, policy: Policy, history: Seq
     return finding_of(
         cause,
         verdict="job" if everyone else "culprit",
-        severity="critical" if proven or share >= policy.critical_ratio else "warning",
+        severity=_stopped_severity(share, policy, proven=proven),
         confidence="high" if proven else "low",
         scope="job" if everyone else scope_of(workers, workers.role, at),
         ranks=() if everyone else ranks,
@@ -59,6 +59,12 @@ def stopped_finding(workers: Workers, lost: Floats, policy: Policy, history: Seq
         impact_seconds=float(lost[worst]) / max(int(workers.iterations[worst]), 1),
         persistence=persistence(cause.name, ranks, False, history), evidence=tuple(evidence),
     )  # fmt: skip
+
+
+def _stopped_severity(share: float, policy: Policy, *, proven: bool) -> str:
+    if share < policy.impact_least_ratio:
+        return "info"
+    return "critical" if proven or share >= policy.critical_ratio else "warning"
 
 
 def _stopped_evidence(workers: Workers, worst: int, lost: float) -> list[str]:
@@ -241,8 +247,16 @@ def _outside_finding(scene: Scene, apart: float, at: int, before: str, persisten
         kind=function.kind, function=function.name, function_id=function.id, stack=function.stack,
         impact_ratio=costs / scene.iteration, impact_seconds=costs,
         expectation_distance=apart, drift_distance=distances(scene, at, judgement, ()).drift, persistence=persistence,
-        evidence=(
-            f"takes {duration(median(judgement.now.total))} an iteration on the median rank, more than the "
-            f"{percent(expected)} expected of one {function.kind} function{before}",
-        ),
+        evidence=(_outside_evidence(judgement, expected, costs, before),),
     )  # fmt: skip
+
+
+def _outside_evidence(judgement: Judgement, expected: float, costs: float, before: str) -> str:
+    """Say that a function is outside its range, and where that costs nothing because the ranks that are above it have
+    short iterations, that it is so.
+    """
+    takes = f"takes {duration(median(judgement.now.total))} an iteration on the median rank"
+    usual = f"{percent(expected)} expected of one {judgement.kind} function{before}"
+    if costs > 0:
+        return f"{takes}, more than the {usual}"
+    return f"{takes}; only on ranks of short iterations above the {usual}, so the median rank loses nothing by it"

@@ -25,7 +25,9 @@ class Policy:
     spread_peers: float = 64.0  # simulated: fewer do not know their spread well enough to do without a reference
     noise_levels: float = 6.0  # chosen: also the factor on the MAD in a tolerance
     explains_ratio: float = 0.5  # chosen: a function is named when it holds half of what its family is too long
-    second_ratio: float = 0.5  # chosen: another cause at the same rank must be half as large, else it is a symptom
+    # Another cause at the same rank must be half as large, else it is a symptom, and half of it must be in what the
+    # rank works more than its peers beyond the first.
+    second_ratio: float = 0.5  # chosen
     split_ratio: float = 0.1  # chosen: |2 x high - peers| up to this share of the peers is an even split
 
     # Waiting and blame.

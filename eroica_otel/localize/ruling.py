@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from eroica_otel.localize.blame import Blame, victims_of, waits_in
+from eroica_otel.localize.blame import Blame, together, victims_of, waits_in
 from eroica_otel.localize.detail import detail_of
 from eroica_otel.localize.excess import Judgement, judge_units
 from eroica_otel.localize.findings import culprit_finding, function_of, job_finding
 from eroica_otel.localize.grown import communication_grown, synchronisation_grown
 from eroica_otel.localize.jobwide import contention_finding, expectation_finding, link_findings
 from eroica_otel.localize.late import late_arrivals
+from eroica_otel.localize.merging import of_change, of_workers
 from eroica_otel.localize.network import Network, network_of
 from eroica_otel.localize.notes import alone, few, notes, one_iteration
 from eroica_otel.localize.scene import Scene
@@ -45,6 +46,8 @@ def ruled(
         out: The workers that it is about.
         history: Earlier verdicts of the job, oldest first.
     """
+    if stopped is not None and stopped.severity == "info":
+        out = frozenset()  # a stop that costs next to nothing hides no other fault, of its rank neither
     if scene.columns.workers.iterations.max() == 1:
         return _inferred(base, scene, _Found((stopped,) if stopped else (), _stopped_victims(scene, out)))
     judgements = judge_units(scene)
@@ -90,7 +93,9 @@ def _inferred(base: Report, scene: Scene, found: _Found) -> Report:
 def _stopped_victims(scene: Scene, out: frozenset[int]) -> tuple[Victims, ...]:
     if not out or scene.size < 2 * len(out):
         return ()
-    others, named = ~scene.mask(out), scene.columns.named
+    others, named = ~scene.mask(out) & together(scene, out), scene.columns.named
+    if not others.any():
+        return ()
     return (Victims(named(others), waits_in(scene, others), named(sorted(out))),)
 
 
@@ -98,12 +103,12 @@ def _stages(
     scene: Scene, judgements: Sequence[Judgement], network: Network, out: frozenset[int], history: Sequence[Report]
 ) -> Iterator[_Found]:
     """The table, one stage after the other; the caller stops at the first that finds something grave."""
-    yield _culprits(scene, excess_cases(scene, judgements, out), out, history)
+    yield _culprits(scene, of_workers(scene, excess_cases(scene, judgements, out)), out, history)
     if out:
         return  # the times of everybody contain the stop
     yield _Found((*link_findings(scene, network), *group_findings(scene)))
-    yield _culprits(scene, some_changed(scene, judgements, out), out, history)
-    yield _Found(tuple(job_finding(scene, case, history) for case in all_changed(scene, judgements)))
+    yield _culprits(scene, of_change(scene, some_changed(scene, judgements, out)), out, history)
+    yield _Found(tuple(job_finding(scene, case, history) for case in of_change(scene, all_changed(scene, judgements))))
     yield _Found(_given(communication_grown(scene) or synchronisation_grown(scene)))
     yield _Found(_given(contention_finding(scene)) or _given(expectation_finding(scene)))
 

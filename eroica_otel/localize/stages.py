@@ -8,23 +8,20 @@ come before (stopped.py): their peers' numbers are whole without them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from eroica_otel.localize.causes import BY_NAME, Cause, Facts, cause_of
+from eroica_otel.localize.causes import Cause, Facts, cause_of
 from eroica_otel.localize.columns import Bools
 from eroica_otel.localize.compare import median, spread
 from eroica_otel.localize.excess import Judgement
-from eroica_otel.localize.impact import loss
-from eroica_otel.localize.pipeline import CAUSE, is_stage
 from eroica_otel.localize.policy import Policy
 from eroica_otel.localize.scene import Scene
 from eroica_otel.localize.seconds import OWN
 
 _SOME = 0.25
 """Share of a large role from which on those that changed widen what its workers differ by."""
-_NEVER_SECOND = ("unknown", "cpu_contention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +31,10 @@ class Case:
     Attributes:
         workers: Indices of the culprits, empty where all changed alike.
         judgement: The unit that shows it.
-        excess: Seconds per iteration.
+        excess: Seconds per iteration of the unit.
         changed: True where the reference shows it and not the peers.
+        beside: Other units in which the same fault shows.
+        whole: Seconds per iteration of all that it makes longer, 0 where it is the unit.
     """
 
     cause: Cause
@@ -43,31 +42,20 @@ class Case:
     judgement: Judgement
     excess: float
     changed: bool = False
+    beside: tuple[Judgement, ...] = ()
+    whole: float = 0.0
+
+    @property
+    def lost(self) -> float:
+        """Seconds per iteration that its workers take longer by it."""
+        return max(self.whole, self.excess)
 
 
-def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[Case]:
-    """Return one case per cause and function over the workers that exceed their peers."""
+def excess_cases(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[list[Case]]:
+    """Return for each worker that exceeds its peers one case per unit that shows it."""
     counted = [(judgement, _counted(judgement)) for judgement in judgements]
     workers = sorted({int(at) for _, mask in counted for at in np.flatnonzero(mask)} - set(skip))
-    found: list[Case] = []
-    for worker in workers:
-        mine = [judgement for judgement, mask in counted if mask[worker]]
-        found += _of_worker(scene, worker, mine)
-    return [_as_stage(scene, _whole(scene, case, found)) for case in _merged(found)]
-
-
-def _whole(scene: Scene, case: Case, found: Sequence[Case]) -> Case:
-    """The only case of its workers stands for all that they do more than their peers."""
-    others = {worker for other in found if other.cause is not case.cause for worker in other.workers}
-    if others & set(case.workers):
-        return case
-    return replace(case, excess=loss(scene, case.workers, case.excess, case.cause.name))
-
-
-def _as_stage(scene: Scene, case: Case) -> Case:
-    """A case of all workers of one pipeline stage is about the stage."""
-    stage = is_stage(scene, case.judgement, case.workers)
-    return replace(case, cause=BY_NAME[CAUSE]) if stage else case
+    return [_of_worker(scene, worker, [judgement for judgement, mask in counted if mask[worker]]) for worker in workers]
 
 
 def no_consensus(scene: Scene, judgements: Iterable[Judgement]) -> list[Judgement]:
@@ -87,22 +75,7 @@ def _of_worker(scene: Scene, worker: int, judgements: Sequence[Judgement]) -> li
         cause = cause_of(_facts(scene, judgement, worker), scene.policy)
         if judgement.key != OWN or cause.name == "cpu_starved":
             cases.append(Case(cause, (worker,), judgement, float(judgement.excess[worker])))
-    return _without_symptoms(cases, scene.policy)
-
-
-def _without_symptoms(cases: list[Case], policy: Policy) -> list[Case]:
-    ordered = sorted(cases, key=lambda case: (case.cause.name in _NEVER_SECOND, -case.excess))
-    return [case for at, case in enumerate(ordered) if at == 0 or _second(case, ordered[:at], policy)]
-
-
-def _second(case: Case, before: Sequence[Case], policy: Policy) -> bool:
-    """Whether a further case of the same workers is a fault of its own and no symptom of the first."""
-    other = case.cause.name not in {*_NEVER_SECOND, *(earlier.cause.name for earlier in before)}
-    return (
-        other
-        and case.judgement.key[0] in ("function", "name")
-        and case.excess >= policy.second_ratio * before[0].excess
-    )
+    return cases
 
 
 def _facts(scene: Scene, judgement: Judgement, worker: int) -> Facts:
@@ -145,27 +118,6 @@ def _specific(family: Sequence[Judgement], value: Callable[[Judgement], float], 
     return max(family, key=value)
 
 
-def _merged(cases: Iterable[Case]) -> list[Case]:
-    """One fault, one case: the same function at several workers, or one cause of the worker whatever functions show
-    it.
-    """
-    groups: dict[tuple[str, ...], list[Case]] = {}
-    cases = list(cases)
-    spread = {(case.cause.name, case.judgement.kind) for case in cases if case.judgement.key[0] == "kind"}
-    for case in cases:
-        key = case.judgement.key
-        what = key[1:3] if key[0] in ("family", "kind") else (*key[1:3], case.judgement.name)
-        if (case.cause.name, case.judgement.kind) in spread:  # on some ranks all functions of the kind show it
-            what = key[1:2]
-        groups.setdefault((case.cause.name, *(() if case.cause.worker_wide else what)), []).append(case)
-    merged = []
-    for group in groups.values():
-        largest = max(group, key=lambda case: case.excess)
-        workers = tuple(sorted(worker for case in group for worker in case.workers))
-        merged.append(Case(largest.cause, workers, largest.judgement, largest.excess))
-    return merged
-
-
 def some_changed(scene: Scene, judgements: Sequence[Judgement], skip: Collection[int]) -> list[Case]:
     """Return the cases in which some ranks changed and are now unlike the others, be they few or most (healthy
     minority).
@@ -177,7 +129,7 @@ def some_changed(scene: Scene, judgements: Sequence[Judgement], skip: Collection
         workers = tuple(int(at) for at in np.flatnonzero(_changed(scene, judgement)) if at not in skip)
         if workers:
             cases.append(Case(cause_of(facts, scene.policy), workers, judgement, facts.excess, changed=True))
-    return _without_symptoms(cases, scene.policy)
+    return cases
 
 
 def _changed(scene: Scene, judgement: Judgement) -> Bools:
@@ -254,4 +206,4 @@ def all_changed(scene: Scene, judgements: Sequence[Judgement]) -> list[Case]:
             everyone=True,
         )
         cases.append(Case(cause_of(facts, scene.policy), (), judgement, facts.excess, changed=True))
-    return _without_symptoms(cases, scene.policy)
+    return cases

@@ -77,6 +77,31 @@ def _before(judgement: Judgement, at: Sequence[int]) -> str:
     return f"; {duration(reference)} in the reference window"
 
 
+def beside_evidence(scene: Scene, units: Sequence[Judgement], workers: Sequence[int]) -> tuple[str, ...]:
+    """Say in what else the same fault shows, on the culprit that it makes longest, or on all."""
+    if not workers:
+        return tuple(
+            f"the same shows in {_called(unit)}: {duration(median(unit.now.total))} an iteration on the median rank"
+            f"{_before(unit, range(scene.size))}"
+            for unit in units
+        )
+    at, others = np.array(workers), others_of(scene, workers)
+    found = []
+    for unit in units:
+        total = unit.now.total
+        worst = int(at[np.argmax(total[at])])
+        where = f" on rank {scene.columns.ranks[worst]}" if at.size > 1 else ""
+        spent = f"{duration(float(total[worst]))} an iteration, its peers {duration(median(total[others]))}"
+        found.append(f"the same fault shows in {_called(unit)}{where}: {spent}")
+    return tuple(found)
+
+
+def _called(unit: Judgement) -> str:
+    """Return what a unit is called: its function, or the family or kind that it is the sum of."""
+    sums = {"family": f"the family {unit.family}", "kind": f"the kind {unit.kind}"}
+    return unit.name or sums.get(unit.key[0], "all own work")
+
+
 def _spread_over(scene: Scene, judgement: Judgement, workers: Sequence[int]) -> tuple[str, ...]:
     level = judgement.key[0]
     if level in ("function", "name"):
