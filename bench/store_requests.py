@@ -4,7 +4,7 @@ Real pollers talk to a real TCPStore in another process, round by round without 
 requests and the CPU time of the server count; one round stands for one second of a job. "Spokesman" is what it could be
 at best, and is no part of the product: the same round once for the node, with the standings of all its ranks in one
 request. "Decides" is the reading of all standings by the one rank that proposes a window, from a key for each rank or
-for each node. docs/how-it-works.md ("A window") says what follows.
+for each node. docs/how-it-works.md ("One poller a rank") says what follows.
 
     python bench/store_requests.py [--ranks 8] [--rounds 2000] [--json FILE]
 """
