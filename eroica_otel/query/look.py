@@ -20,6 +20,7 @@ from eroica_otel.query.client import Client, QueryFailed
 from eroica_otel.query.labelled import Labelled
 from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
+from eroica_otel.query.parts import Parts
 from eroica_otel.query.promql import Raw, Series
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
@@ -47,6 +48,8 @@ RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
 STREAMED_PER_QUERY = 16_384
 """The same of a stream, of which a line is held at a time; 3 million series, a third of VictoriaMetrics' limit."""
+SERIES_MOST = 2**21
+"""Series of one name that a look holds, unless its owner says how many workers it follows."""
 
 LABELS = ("training_job", "team", "rank")
 """What a worker's series are found by."""
@@ -119,11 +122,16 @@ Member = tuple[Stream, Episode]
 
 
 class Asker:
-    """Asks a backend; counts its answers by outcome."""
+    """Asks a backend.
 
-    def __init__(self, client: Client, match: str, api: str = "prometheus") -> None:
+    Attributes:
+        counts: Its answers by outcome.
+        parts: Asks about all workers, in parts where the backend wants that.
+    """
+
+    def __init__(self, client: Client, match: str, api: str = "prometheus", most_series: int = SERIES_MOST) -> None:
         self._client, self._match = client, match
-        self._dictionaries = Dictionaries()
+        self._dictionaries, self.parts = Dictionaries(), Parts(most_series)
         self._exports = None if api == "auto" else api == "victoriametrics"
         self.counts: Counter[str] = Counter()
 
@@ -133,17 +141,25 @@ class Asker:
         Raises:
             QueryFailed: a question has no usable answer.
         """
-        lives = pulses(self._ask(promql.raw(self._select(names.ITERATIONS), back_seconds)), names.ITERATIONS)
+
+        def back(selected: str) -> str:
+            return promql.raw(selected, back_seconds)
+
+        lives = pulses(self._of_all(names.ITERATIONS, back), names.ITERATIONS)
         found = Look(lives, chosen(lives))
         for metric, question in (
-            (names.WORKER_INFO, promql.raw(self._select(names.WORKER_INFO), back_seconds)),
-            (names.WORLD_SIZE, self._select(names.WORLD_SIZE)),
-            (names.WORKER_STATE, f"{self._select(names.WORKER_STATE)} == 1"),
+            (names.WORKER_INFO, back),
+            (names.WORLD_SIZE, str),
+            (names.WORKER_STATE, "{} == 1".format),
         ):
-            for stream, point in newest(self._ask(question), metric).items():
+            for stream, point in newest(self._of_all(metric, question), metric).items():
                 found.points.setdefault(stream, []).append(point)
-        found.episodes = episodes(self._ask(promql.raw(self._select(names.WINDOW_ID), back_seconds)))
+        found.episodes = episodes(self._of_all(names.WINDOW_ID, back))
         return found
+
+    def _of_all(self, metric: names.Metric, question: Callable[[str], str]) -> list[Series]:
+        """Return the answer to a question about one metric of all workers, in parts where it is too much at once."""
+        return self.parts.all(lambda ranks: self._ask(question(promql.selector([metric.name], self._match, ranks))))
 
     def windows(self, group: Sequence[Member]) -> dict[Stream, list[Point]]:
         """Return everything that streams of one job showed when their windows began, in halves where that is too much.
@@ -298,9 +314,6 @@ class Asker:
 
     def _ask(self, question: str, at: float | None = None) -> list[Series]:
         return self.ask(question) if at is None else self.ask(question, time=f"{at:.3f}")
-
-    def _select(self, metric: names.Metric) -> str:
-        return promql.selector([metric.name], self._match)
 
 
 def _of(table: Table, shown: Shown, ranks: Collection[int]) -> Table:
