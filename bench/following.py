@@ -50,8 +50,8 @@ class Answers(Client):
         """Return the answer to a question about one metric."""
         began = time.process_time()
         question = fields["query"]
-        part = next(one for matcher, one in self._parts.items() if matcher in question) if len(self._parts) > 1 else None
-        ranks = (rank for rank in range(self._workers) if part is None or part.fullmatch(str(rank)))
+        part = next(one for matcher, one in self._parts.items() if matcher in question)
+        ranks = (rank for rank in range(self._workers) if part.fullmatch(str(rank)))
         name = question.partition('"')[2].partition('"')[0]
         rows = ",".join(self._row(name, rank, whole="ms]" in question) for rank in ranks)
         body = f'{{"status":"success","data":{{"resultType":"matrix","result":[{rows}]}}}}'.encode()

@@ -195,10 +195,11 @@ class Store:
         while sum(len(job.workers) for job in self._jobs.values()) >= self._most_workers:
             key, longest = next(iter(self._jobs.items()))
             if now - longest.last_seen < FORGOTTEN_SECONDS:
+                name = one_line(who.training_job, 80)
                 raise QueryError(
-                    f"{self._most_workers:,} workers are followed already and no more of {one_line(who.training_job, 80)}, "
-                    "so that nobody sees when these hang or recover; raise --workers, or let another localizer follow "
-                    "some of the jobs (--match)"
+                    f"{self._most_workers:,} workers are followed already and no more of {name}, so that nobody sees "
+                    "when these hang or recover; raise --workers, or let another localizer follow some of the jobs "
+                    "(--match)"
                 )
             del self._jobs[key]
 

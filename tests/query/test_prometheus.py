@@ -585,7 +585,8 @@ def test_of_a_large_job_workers_of_another_schema_are_handed_over_to_be_refused(
         instance = f"10.0.0.{one.identity.rank}:9464"
         schemas = {1: [str(SCHEMA + 1)], 3: [str(SCHEMA + 1), str(SCHEMA)]}  # rank 3 was updated since
         for when, schema in enumerate(schemas.get(one.identity.rank, [str(SCHEMA), str(SCHEMA)])):
-            desk.server.samples.add(NOW - 30 + when, [told(one.identity.rank, schema)], instance=instance, job="training")
+            says = [told(one.identity.rank, schema)]
+            desk.server.samples.add(NOW - 30 + when, says, instance=instance, job="training")
     desk.server.samples.scrape(NOW - 20, NOW, given)
     desk.look()
     ((_, table),) = taken
