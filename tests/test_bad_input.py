@@ -158,6 +158,7 @@ def test_what_is_not_finite_was_not_measured(door: Door, value: float) -> None:
     json.loads((door.folder / "report.json").read_text(), parse_constant=lambda text: pytest.fail(text))
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("beta", [1.5, -0.1, 1e300])
 def test_a_share_that_is_none_is_left_out_and_counted(door: Door, beta: float) -> None:
     door.show(changed(3, patterns=python_of(windows()[3], beta=beta)))

@@ -264,7 +264,7 @@ class Asker:
 
     def _rows(self, spell: Spell) -> Iterator[export.Row]:
         """Yield the vectors of a window: by the stream all at once, by questions in shards of ranks."""
-        jobs = [promql.matcher(name, [getattr(spell.shown, name)]) for name in ("training_job", "team")]
+        jobs = [_matcher(name, [getattr(spell.shown, name)]) for name in ("training_job", "team")]
         if self.streams():
             selected = promql.selector([names.VECTOR.name], self._match, *jobs)
             yield from self._counted(export.rows_between(self._client, selected, spell.first, spell.last))
@@ -344,5 +344,10 @@ def _matchers(streams: Sequence[Stream], labels: Sequence[str] = LABELS) -> Iter
     added = dict(streams[0].added)
     for name in labels:
         values = sorted({str(getattr(stream.process, name)) for stream in streams})
-        made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
-        yield made(f"exported_{name}" if name in added else name, values)
+        yield _matcher(f"exported_{name}" if name in added else name, values)
+
+
+def _matcher(label: str, values: Sequence[str]) -> str:
+    """Return the matcher for these values of a label, of which one that is long was cut."""
+    made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
+    return made(label, values)

@@ -103,7 +103,7 @@ def test_a_file_of_another_kind_or_version_is_refused_with_its_line(change: dict
     ("schema", "why"),
     [
         (SCHEMA + 1, rf"it is of schema {SCHEMA + 1}, this version reads {SCHEMA - 1} and {SCHEMA}; read it by the "),
-        (-1, rf"it is of schema -1, this version reads .*; write it anew by eroica-otel query --json"),
+        (-1, r"it is of schema -1, this version reads .*; write it anew by eroica-otel query --json"),
         (None, rf'it has no "schema": {SCHEMA}; write it anew'),
         ("1", rf'it has no "schema": {SCHEMA}; write it anew'),
         (True, rf'it has no "schema": {SCHEMA}; write it anew'),
