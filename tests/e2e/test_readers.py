@@ -229,9 +229,9 @@ def _looked(asker: Asker) -> bool:
     ("start", "option"), [(prometheus, "--query.max-samples="), (victoria_metrics, "-search.maxUniqueTimeseries=")]
 )
 def test_who_a_server_will_not_show_at_once_is_followed_in_parts(start: Any, option: str, tmp_path: Path) -> None:
-    """Five workers have a series for each of seven states; ten are shown at a time."""
+    """Five workers have a series for each of seven states; twenty are shown at a time."""
     now = time.time()
-    with start(tmp_path / "server", options=[f"{option}10"]) as server:
+    with start(tmp_path / "server", options=[f"{option}20"]) as server:
         push(server.url, odd_windows(int(now) - 30), now - 10)
         asker = Asker(Client(Backend(server.url)), "")
         wait_until(partial(_looked, asker), "the workers to be there")
