@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                       "(DIR/TEAM/JOB where it has a team)")  # fmt: skip
     what.add_argument("--json", metavar="FILE", default="", help="write the newest verdict as JSON into this file")
     what.add_argument("--workers", metavar="COUNT", type=_workers, default=WORKERS_MOST, help="how many workers of all "
-                      "jobs are followed at once, each for some 4 KB of memory (default: %(default)s)")  # fmt: skip
+                      "jobs are followed at once, each for some 10 KB of memory (default: %(default)s)")  # fmt: skip
     when = parser.add_argument_group("when it ends (default: by Ctrl-C or SIGTERM)")
     when.add_argument("--once", action="store_true", help="judge the windows that are there, of all jobs, then end; "
                       "where there is none, or of a reference alone, wait for one. The exit code tells whether there "
