@@ -44,13 +44,13 @@ class Answers(Client):
     def __init__(self, workers: int, digits: int) -> None:
         self.now = NOW
         self._workers, self.making_seconds = workers, 0.0
-        self._parts = {f'rank=~"{one}"' if one else "": re.compile(one or ".*", re.DOTALL) for one in endings(digits)}
+        self._matching = {f'rank=~"{one}"' if one else "": re.compile(one or ".*", re.DOTALL) for one in endings(digits)}
 
     def post(self, path: str, fields: Mapping[str, str]) -> bytes:
         """Return the answer to a question about one metric."""
         began = time.process_time()
         question = fields["query"]
-        part = next(one for matcher, one in self._parts.items() if matcher in question)
+        part = next(one for matcher, one in self._matching.items() if matcher in question)
         ranks = (rank for rank in range(self._workers) if part.fullmatch(str(rank)))
         name = question.partition('"')[2].partition('"')[0]
         rows = ",".join(self._row(name, rank, whole="ms]" in question) for rank in ranks)

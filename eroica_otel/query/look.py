@@ -20,7 +20,7 @@ from eroica_otel.query.client import Client, QueryFailed
 from eroica_otel.query.labelled import Labelled
 from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
-from eroica_otel.query.parts import Parts
+from eroica_otel.query.parts import SERIES_MOST, Parts
 from eroica_otel.query.promql import Raw, Series
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
@@ -48,8 +48,6 @@ RANKS_PER_QUERY = 64
 """20,000 series at most, 6 MB."""
 STREAMED_PER_QUERY = 16_384
 """The same of a stream, of which a line is held at a time; 3 million series, a third of VictoriaMetrics' limit."""
-SERIES_MOST = 2**21
-"""Series of one name that a look holds, unless its owner says how many workers it follows."""
 
 LABELS = ("training_job", "team", "rank")
 """What a worker's series are found by."""
@@ -349,5 +347,4 @@ def _matchers(streams: Sequence[Stream], labels: Sequence[str] = LABELS) -> Iter
 
 def _matcher(label: str, values: Sequence[str]) -> str:
     """Return the matcher for these values of a label, of which one that is long was cut."""
-    made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
-    return made(label, values)
+    return (promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher)(label, values)

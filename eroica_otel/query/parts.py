@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from eroica_otel.query.client import QueryFailed
 from eroica_otel.query.promql import Series
 
+SERIES_MOST = 2**21
+"""Series of one name that a look holds, unless its owner says how many workers it follows."""
 MOST_DIGITS = 3
 """A thousand parts at most."""
 
