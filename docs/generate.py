@@ -137,8 +137,13 @@ file with 2. Changes count after a restart; nothing is lost by one.
   as `eroica-otel query --json` writes them), also those that come and grow while it runs; a line counts when it has
   its end. How far each file was read is in `--state`, so that a restart reads nothing twice.
 - **Large jobs.** From 4,096 workers on a job is read from its backend into columns, in either layout, and keeps the
-  medians of each role as its reference instead of every worker's window. Hangs are read worker by worker. A localizer
-  follows up to 131,072 workers.
+  medians of each role as its reference instead of every worker's window. Hangs are read worker by worker. What a server
+  does not answer at once is asked for in parts, by the last digits of the ranks.
+- **How many.** A localizer follows 131,072 workers of all jobs at once; jobs that were silent for ten minutes give
+  way to others. `--workers` changes that. Of what is beyond it the log tells once for each job: windows of large jobs
+  are judged with all workers, but nobody sees when those that are not followed hang, and a finding about their job
+  ends by a later window, not because all are healthy again. Give the localizer more memory and a larger number, or
+  start one for some of the jobs and another for the others (`--match`).
 - **Two at once.** Give each a `--state` of its own and the same series. From the same windows they show the same
   series of jobs and findings, whatever the order in which they heard of them; the rules count neither twice, since
   they aggregate without `instance`. Only what tells about the process differs:

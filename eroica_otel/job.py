@@ -74,14 +74,14 @@ class Localizer:
         self._talk, self._verdict = Talk(progress, clock), verdict
         self._faults, self._rejudged, self._admit = Faults(), 0, Admission(self._talk.say, wall)
         self._records: dict[JobKey, JobRecord] = {}
-        self._news, self._store = threading.Event(), Store()
+        self._news, self._store = threading.Event(), Store(workers=options.workers)
         self._early: dict[tuple[JobKey, int], tuple[Early, JobRecord]] = {}
         self._judging, self._undecided = Judging(self._news.set), dict[JobKey, JobRecord]()
         self._files = ReportFiles(options.folder, options.renderers, options.outputs)
         self._started = self._rounded = clock()
         with ExitStack() as undo:
             inlet = Inlet(self._store, self._admit, lambda window: self._journal.append(window), self._news.set, clock)
-            places = Places(options.listen, options.backend, options.files, options.state)
+            places = Places(options.listen, options.backend, options.files, options.state, options.workers)
             self.sources = Sources(places, inlet, say=self._talk.say, faults=self._faults)
             undo.callback(self.sources.stop)
             self.metrics = MetricsServer(options.metrics, options.renderers, alive=self.alive)

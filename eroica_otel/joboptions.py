@@ -13,6 +13,7 @@ from eroica_otel.jobwindow import Judge as Judge
 from eroica_otel.jobwindow import JudgeTable as JudgeTable
 from eroica_otel.publish.serve import Renderer
 from eroica_otel.query.client import Backend
+from eroica_otel.query.store import WORKERS_MOST
 from eroica_otel.webserver import Address
 
 
@@ -35,6 +36,7 @@ class JobOptions:
         send: Where its own series are pushed to.
         annotate: The Grafana that gets annotations; None for none.
         files: Folder of pattern files that is followed; "" for none.
+        workers: How many workers are followed at once.
     """
 
     listen: Address | None
@@ -51,3 +53,4 @@ class JobOptions:
     send: Destinations = field(default_factory=Destinations)
     annotate: Access | None = None
     files: str = ""
+    workers: int = WORKERS_MOST

@@ -19,6 +19,7 @@ from eroica_otel.query.client import Backend, shown_url
 from eroica_otel.query.following import FolderSource
 from eroica_otel.query.prometheus import PrometheusSource
 from eroica_otel.query.receiver import Receiver
+from eroica_otel.query.store import WORKERS_MOST
 from eroica_otel.webserver import Address, is_loopback
 
 
@@ -30,12 +31,14 @@ class Places(NamedTuple):
         backend: Prometheus that is read; None for none.
         files: Folder of pattern files that is followed; "" for none.
         state: Folder of --state.
+        workers: How many workers are followed at once.
     """
 
     listen: Address | None = None
     backend: Backend | None = None
     files: str = ""
     state: str = ""
+    workers: int = WORKERS_MOST
 
 
 class Source(Protocol):
@@ -71,7 +74,7 @@ class Sources:
             ConfigError: an address, certificate, token or folder cannot be used, or there is no source at all.
             DeliveryError: the port is taken.
         """
-        listen, backend, files, state = places
+        listen, backend, files, state, workers = places
         if listen is None and backend is None and not files:
             raise ConfigError("the localizer has no source; give an address to listen on, a Prometheus or a folder")
         guard, self._stopped = faults.guard, False
@@ -81,7 +84,9 @@ class Sources:
             if self.receiver is not None:
                 undo.callback(self.receiver.stop)
             if backend is not None:
-                self.reader = PrometheusSource(backend, inlet.delivery, take=inlet.table, say=say, guard=guard)
+                self.reader = PrometheusSource(
+                    backend, inlet.delivery, take=inlet.table, say=say, guard=guard, workers=workers
+                )
             if files:
                 how_far = os.path.join(os.path.abspath(state), "localizer", "files") if state else ""
                 self.folder = FolderSource(files, inlet.window, how_far, say=say, guard=guard)

@@ -20,7 +20,7 @@ NOW = 5000.0
 COMPACT = (",", ":")
 """As servers write JSON."""
 """The backend's clock; no other has anything to do with it."""
-_MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
+_MATCHER = re.compile(r'(\w+)(=~|!~|=)"((?:[^"\\]|\\.)*)"')
 
 Rows = dict[tuple[tuple[str, str], ...], list[tuple[float, float]]]
 
@@ -93,7 +93,7 @@ class Samples:
 
 def _fits(value: str, sign: str, text: str) -> bool:
     plain = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
-    return value == plain if sign == "=" else re.fullmatch(plain, value) is not None
+    return value == plain if sign == "=" else (re.fullmatch(plain, value) is not None) == (sign == "=~")
 
 
 def success(result: Sequence[Any]) -> bytes:

@@ -1,4 +1,5 @@
-"""What workers and backends may hold, by each door of the localizer: delivered to it, or read from a Prometheus.
+"""What workers and backends may hold, by each door of the localizer: delivered to it, or read from a Prometheus, worker
+by worker or, as of large jobs, in tables.
 
 The verdict stays right, and nothing in a label is executed, stands unescaped in a question, or becomes markup.
 """
@@ -58,7 +59,7 @@ TEXTS = {
 class Door:
     """One real localizer, and a way for windows to come to it; its clocks stand still."""
 
-    def __init__(self, folder: Path, server: BackendServer | None) -> None:
+    def __init__(self, folder: Path, server: BackendServer | None, *, tables: bool = False) -> None:
         self.now, self.verdicts, self.lines, self._server = 1000.0, list[Report](), list[str](), server
         self.folder = folder / "reports"
         self.folder.mkdir()
@@ -74,8 +75,9 @@ class Door:
             options, judge, progress=self.lines.append, verdict=self.verdicts.append, clock=lambda: self.now,
             wall=lambda: WINDOW + 3600.0,
         )  # fmt: skip
-        if self.localizer.sources.reader is not None:
-            self.localizer.sources.reader.start = lambda: None  # type: ignore[method-assign]
+        if self.reader is not None:
+            self.reader.start = lambda: None
+            self.reader._large = 1 if tables else 5
         self.localizer.start()
         self._scraped = NOW
 
@@ -126,11 +128,11 @@ class Door:
         return [dict(one.labels) for family in families for one in family.samples if one.name == metric.name]
 
 
-@pytest.fixture(params=["received", "read"])
+@pytest.fixture(params=["received", "read", "tables"])
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     with ExitStack() as stack:
-        server = stack.enter_context(backend()) if request.param == "read" else None
-        made = Door(tmp_path, server)
+        server = None if request.param == "received" else stack.enter_context(backend())
+        made = Door(tmp_path, server, tables=request.param == "tables")
         stack.callback(made.localizer.close)
         yield made
 
@@ -156,6 +158,7 @@ def test_what_is_not_finite_was_not_measured(door: Door, value: float) -> None:
     json.loads((door.folder / "report.json").read_text(), parse_constant=lambda text: pytest.fail(text))
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("beta", [1.5, -0.1, 1e300])
 def test_a_share_that_is_none_is_left_out_and_counted(door: Door, beta: float) -> None:
     door.show(changed(3, patterns=python_of(windows()[3], beta=beta)))
@@ -266,10 +269,11 @@ def test_no_label_is_more_than_text(door: Door, text: str) -> None:
     assert all(line.isprintable() for line in [*lines, *door.lines])
 
 
+@pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_a_question_holds_a_label_as_one_quoted_value(tmp_path: Path, text: str) -> None:
+def test_a_question_holds_a_label_as_one_quoted_value(tmp_path: Path, text: str, *, tables: bool) -> None:
     with backend() as server:
-        door = Door(tmp_path, server)
+        door = Door(tmp_path, server, tables=tables)
         door.show(hostile(text))
         door.localizer.close()
     asked = [promql_parser.parse(question) for question in server.samples.questions]

@@ -45,9 +45,11 @@ class Desk:
         self.lines: list[str] = []
         self.verdicts: list[Report] = []
 
-    def localizer(self, url: str = "", listen: Address | None = None, judge: Judge = most_python) -> Localizer:
+    def localizer(
+        self, url: str = "", listen: Address | None = None, judge: Judge = most_python, **options: Any
+    ) -> Localizer:  # fmt: skip
         made = Localizer(
-            JobOptions(listen, LOOPBACK, str(self.folder), backend=Backend(url or self.server.url)),
+            JobOptions(listen, LOOPBACK, str(self.folder), backend=Backend(url or self.server.url), **options),
             judge,
             progress=self.lines.append,
             verdict=self.verdicts.append,
@@ -214,9 +216,9 @@ def test_a_restarted_localizer_reads_back_to_when_the_one_before_it_looked_last(
         assert second.sources.reader.missed_seconds == 1200.0
 
 
-def judged_for_real(desk: Desk, large: int) -> Localizer:
+def judged_for_real(desk: Desk, large: int, **options: Any) -> Localizer:
     """Return a localizer with the judge that people get; jobs of ``large`` workers are read into tables."""
-    localizer = desk.localizer(judge=judge)
+    localizer = desk.localizer(judge=judge, **options)
     reader = localizer.sources.reader
     assert reader is not None
     reader._large = large
@@ -247,6 +249,20 @@ def test_a_large_job_is_judged_by_tables_as_another_is_by_windows(desk: Desk, la
     assert (len(kept.windows), kept.size) == ((1, 4) if large == 4 else (4, 4))
     (key,) = [key for key in values(second, names.IMPACT) if "host-1" in key]
     assert {"2", "vision", "llm-7b"} <= set(key)
+
+
+def test_of_more_workers_than_are_followed_the_window_is_judged_with_all_and_what_is_not_seen_is_told(
+    desk: Desk,
+) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, _windows([2]))
+    localizer = judged_for_real(desk, 1, workers=2)
+    desk.look(localizer)
+    (report,) = desk.verdicts
+    assert (report.workers_seen, report.workers_expected, report.missing_ranks) == (4, 4, ())
+    assert [finding.ranks for finding in report.findings if finding.severity != "info"] == [(2,)]
+    assert localizer.workers_seen() == 2
+    (line,) = [line for line in desk.lines if "are followed already" in line]
+    assert "2 workers are followed already and no more of llm-7b, so that nobody sees when these hang" in line
 
 
 def test_of_a_large_job_late_workers_bring_a_second_verdict(desk: Desk) -> None:

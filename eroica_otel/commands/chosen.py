@@ -121,6 +121,7 @@ def _job(arguments: argparse.Namespace, environment: Mapping[str, str], file: Co
         files=_folder(arguments.files),
         send=destinations.destinations(arguments, environment, listen, metrics),
         annotate=access.annotated(arguments, environment),
+        workers=arguments.workers,
     )
 
 

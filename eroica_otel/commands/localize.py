@@ -21,6 +21,8 @@ from eroica_otel.model import Report
 from eroica_otel.publish.report import terminal
 from eroica_otel.publish.report.verdict import outcome, unjudged
 from eroica_otel.publish.series import is_alarming
+from eroica_otel.query.decode import WORKERS_MOST as RANKS_MOST
+from eroica_otel.query.store import WORKERS_MOST
 from eroica_otel.signalled import ended_by_signals
 from eroica_otel.webserver import is_loopback
 
@@ -71,6 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                       "verdict into this folder; once there are several jobs, also those of each job, into DIR/JOB "
                       "(DIR/TEAM/JOB where it has a team)")  # fmt: skip
     what.add_argument("--json", metavar="FILE", default="", help="write the newest verdict as JSON into this file")
+    what.add_argument("--workers", metavar="COUNT", type=_workers, default=WORKERS_MOST, help="how many workers of all "
+                      "jobs are followed at once, each for some 10 KB of memory (default: %(default)s)")  # fmt: skip
     when = parser.add_argument_group("when it ends (default: by Ctrl-C or SIGTERM)")
     when.add_argument("--once", action="store_true", help="judge the windows that are there, of all jobs, then end; "
                       "where there is none, or of a reference alone, wait for one. The exit code tells whether there "
@@ -187,6 +191,12 @@ def _say(line: str) -> None:
 
 def _colour() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= RANKS_MOST):
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number from 1 to {RANKS_MOST}, for example 200000")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

@@ -133,10 +133,10 @@ def _some(shown: Sequence[Shown], reader: Reader, wanted: Wanted) -> Sequence[Sh
     there = reader.shown(wanted)
     if not there:
         job = f" of job {wanted.training_job}" if wanted.training_job else ""
-        raise QueryError(
-            f"{reader.url} holds no window{job} of the last {wanted.since_seconds:g} s; ask for one by "
-            "eroica-otel window, look further back by --since, or see that --job and --match fit"
-        )
+        timed = isinstance(reader, BackendReader)  # the other places keep no time
+        last = f" of the last {wanted.since_seconds:g} s" if timed else ""
+        more = "look further back by --since, or see that --job and --match fit" if timed else "or see that --job fits"
+        raise QueryError(f"{reader.url} holds no window{job}{last}; ask for one by eroica-otel window, {more}")
     ids = ", ".join(str(one.window_id) for one in there[-3:])
     if wanted.window_id is not None and wanted.window_id not in [one.window_id for one in there]:
         raise QueryError(f"{reader.url} holds no window {wanted.window_id}; the newest are {ids}")

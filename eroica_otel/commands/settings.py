@@ -18,7 +18,7 @@ from eroica_otel.errors import ConfigError
 
 TEXT, NUMBER, SWITCH, TEXTS = "a text", "a number", "true or false", "a list of texts"
 _OF_THE_COMMAND_ALONE = ("help", "debug", "config")
-_NUMBERS = ("SECONDS",)
+_NUMBERS = ("SECONDS", "COUNT")
 """How the options that take numbers call them."""
 
 

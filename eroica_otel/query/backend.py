@@ -98,14 +98,17 @@ class BackendReader:
     def _asked(self, wanted: Wanted, end: float) -> list[Spell]:
         """Return the windows by their number of workers at each step: a small answer however many there are."""
         step = min(max(wanted.since_seconds / _STEPS, _STEP_SECONDS[0]), _STEP_SECONDS[1])
-        selected = promql.selector([names.WINDOW_ID.name], self._match)
-        latest = f"last_over_time({promql.raw(selected, step)})"
         labels = [f"{prefix}{name}" for name in ("training_job", "team", "reason") for prefix in ("", "exported_")]
-        question = f'count_values("window", {latest}) by ({", ".join(labels)})'
         begin = end - step * math.ceil(wanted.since_seconds / step)  # so that the last step is now
         times = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
-        spells = (_spell(one, step) for one in self._asker.ask(question, RANGE_PATH, **times))
-        return [spell for spell in spells if spell is not None]
+
+        def counted(ranks: str) -> list[Series]:
+            selected = promql.selector([names.WINDOW_ID.name], self._match, ranks)
+            latest = f"last_over_time({promql.raw(selected, step)})"
+            question = f'count_values("window", {latest}) by ({", ".join(labels)})'
+            return self._asker.ask(question, RANGE_PATH, **times)
+
+        return _together(_spell(one, step) for one in self._asker.parts.all(counted))
 
     def _streamed(self, wanted: Wanted, end: float) -> list[Spell]:
         """Return the windows by all samples; VictoriaMetrics hides the newest steps of a question."""
@@ -147,12 +150,32 @@ class BackendReader:
         end = spell.last if ranks else min(spell.last, spell.first + _PART_SECONDS)
         # Where scraping has labels of these names, ours are called otherwise, and all are looked through.
         for restricted in (promql.matcher("rank", ranks), "") if ranks else ("",):
-            selected = promql.selector([names.WINDOW_ID.name], self._match, restricted)
-            showing = _showing(list(self._asker.between(selected, spell.first, end)), spell.shown)
+            showing = _showing(self._of_ranks(restricted, spell.first, end), spell.shown)
             found = {one: episode for one, episode in showing.items() if not ranks or one.process.rank in ranks}
             if found:
                 return found
         return {}
+
+    def _of_ranks(self, restricted: str, begin: float, end: float) -> list[Series]:
+        """Return which windows were shown from ``begin`` to ``end``, by those whom a matcher fits ("" all)."""
+
+        def shown(ranks: str) -> Iterable[Series]:
+            selected = promql.selector([names.WINDOW_ID.name], self._match, restricted, ranks)
+            return self._asker.between(selected, begin, end)
+
+        return self._asker.parts.all(shown)
+
+
+def _together(spells: Iterable[Spell | None]) -> list[Spell]:
+    """Return the windows, each once: of one that was asked for in parts each has some workers."""
+    found: dict[tuple[str, str, int, str], Spell] = {}
+    for spell in spells:
+        if spell is not None:
+            key = spell.shown[:4]
+            known = found.get(key, spell._replace(shown=spell.shown._replace(workers=0)))
+            shown = spell.shown._replace(workers=min(known.shown.workers + spell.shown.workers, WORKERS_MOST))
+            found[key] = Spell(shown, min(known.first, spell.first), max(known.last, spell.last))
+    return list(found.values())
 
 
 def _spell(series: Series, step: float) -> Spell | None:

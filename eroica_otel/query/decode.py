@@ -224,8 +224,8 @@ def _count(values: Mapping[str, float], metric: names.Metric, default: int = 0, 
 
 
 def _patterns(sheet: _Sheet) -> tuple[tuple[Pattern, ...], int]:
-    """Return the largest patterns, largest first, and how many were cut off."""
-    ordered = sorted(sheet.functions, key=lambda function: function[1], reverse=True)
+    """Return the largest patterns, largest first, and how many were cut off; equal ones by id, whoever was read."""
+    ordered = sorted(sheet.functions, key=lambda function: (-function[1], function[0].get("function_id", "")))
     patterns = tuple(_pattern(sheet, labels, beta) for labels, beta in ordered[:PATTERNS_MOST])
     return patterns, len(ordered) - len(patterns)
 

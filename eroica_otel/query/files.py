@@ -104,12 +104,12 @@ def window_of(line: bytes) -> WorkerWindow:
     """Return the window of a line.
 
     Raises:
-        QueryError: it holds none of this version.
+        QueryError: it holds none of this version or the one before.
     """
     try:
         found = msgspec.json.decode(line)
-        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-            raise QueryError(f'it has no "schema": {SCHEMA}; write it anew by eroica-otel query --json')
+        if problem := _of_another_schema(found):
+            raise QueryError(problem)
         window = msgspec.convert(_with_nan(found["window"]), WorkerWindow)
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise QueryError(f"it is no worker's window ({one_line(str(error), 200)})") from error
@@ -122,6 +122,17 @@ def window_of(line: bytes) -> WorkerWindow:
             f"it names no job, or reason {one_line(window.reason, 40)!r} is not one of {', '.join(REASONS)}"
         )
     return window
+
+
+def _of_another_schema(found: object) -> str:
+    """Return why a line of another schema, or of none, is not read, and what helps; "" where it is read."""
+    told = found.get("schema") if isinstance(found, dict) else None
+    if type(told) is not int:
+        return f'it has no "schema": {SCHEMA}; write it anew by eroica-otel query --json'
+    if told in (SCHEMA - 1, SCHEMA):
+        return ""
+    remedy = "read it by the version that wrote it" if told > SCHEMA else "write it anew by eroica-otel query --json"
+    return f"it is of schema {told}, this version reads {SCHEMA - 1} and {SCHEMA}; {remedy}"
 
 
 def _with_nan(window: Any) -> Any:

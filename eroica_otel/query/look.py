@@ -20,6 +20,7 @@ from eroica_otel.query.client import Client, QueryFailed
 from eroica_otel.query.labelled import Labelled
 from eroica_otel.query.laid import Dictionaries
 from eroica_otel.query.otlp import LABEL_CHARACTERS
+from eroica_otel.query.parts import SERIES_MOST, Parts
 from eroica_otel.query.promql import Raw, Series
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import (
@@ -119,11 +120,16 @@ Member = tuple[Stream, Episode]
 
 
 class Asker:
-    """Asks a backend; counts its answers by outcome."""
+    """Asks a backend.
 
-    def __init__(self, client: Client, match: str, api: str = "prometheus") -> None:
+    Attributes:
+        counts: Its answers by outcome.
+        parts: Asks about all workers, in parts where the backend wants that.
+    """
+
+    def __init__(self, client: Client, match: str, api: str = "prometheus", most_series: int = SERIES_MOST) -> None:
         self._client, self._match = client, match
-        self._dictionaries = Dictionaries()
+        self._dictionaries, self.parts = Dictionaries(), Parts(most_series)
         self._exports = None if api == "auto" else api == "victoriametrics"
         self.counts: Counter[str] = Counter()
 
@@ -133,17 +139,25 @@ class Asker:
         Raises:
             QueryFailed: a question has no usable answer.
         """
-        lives = pulses(self._ask(promql.raw(self._select(names.ITERATIONS), back_seconds)), names.ITERATIONS)
+
+        def back(selected: str) -> str:
+            return promql.raw(selected, back_seconds)
+
+        lives = pulses(self._of_all(names.ITERATIONS, back), names.ITERATIONS)
         found = Look(lives, chosen(lives))
         for metric, question in (
-            (names.WORKER_INFO, promql.raw(self._select(names.WORKER_INFO), back_seconds)),
-            (names.WORLD_SIZE, self._select(names.WORLD_SIZE)),
-            (names.WORKER_STATE, f"{self._select(names.WORKER_STATE)} == 1"),
+            (names.WORKER_INFO, back),
+            (names.WORLD_SIZE, str),
+            (names.WORKER_STATE, "{} == 1".format),
         ):
-            for stream, point in newest(self._ask(question), metric).items():
+            for stream, point in newest(self._of_all(metric, question), metric).items():
                 found.points.setdefault(stream, []).append(point)
-        found.episodes = episodes(self._ask(promql.raw(self._select(names.WINDOW_ID), back_seconds)))
+        found.episodes = episodes(self._of_all(names.WINDOW_ID, back))
         return found
+
+    def _of_all(self, metric: names.Metric, question: Callable[[str], str]) -> list[Series]:
+        """Return the answer to a question about one metric of all workers, in parts where it is too much at once."""
+        return self.parts.all(lambda ranks: self._ask(question(promql.selector([metric.name], self._match, ranks))))
 
     def windows(self, group: Sequence[Member]) -> dict[Stream, list[Point]]:
         """Return everything that streams of one job showed when their windows began, in halves where that is too much.
@@ -248,7 +262,7 @@ class Asker:
 
     def _rows(self, spell: Spell) -> Iterator[export.Row]:
         """Yield the vectors of a window: by the stream all at once, by questions in shards of ranks."""
-        jobs = [promql.matcher(name, [getattr(spell.shown, name)]) for name in ("training_job", "team")]
+        jobs = [_matcher(name, [getattr(spell.shown, name)]) for name in ("training_job", "team")]
         if self.streams():
             selected = promql.selector([names.VECTOR.name], self._match, *jobs)
             yield from self._counted(export.rows_between(self._client, selected, spell.first, spell.last))
@@ -299,9 +313,6 @@ class Asker:
     def _ask(self, question: str, at: float | None = None) -> list[Series]:
         return self.ask(question) if at is None else self.ask(question, time=f"{at:.3f}")
 
-    def _select(self, metric: names.Metric) -> str:
-        return promql.selector([metric.name], self._match)
-
 
 def _of(table: Table, shown: Shown, ranks: Collection[int]) -> Table:
     """Return the rows that are of a window and of these ranks (empty: all), and tell its length and reason."""
@@ -331,5 +342,9 @@ def _matchers(streams: Sequence[Stream], labels: Sequence[str] = LABELS) -> Iter
     added = dict(streams[0].added)
     for name in labels:
         values = sorted({str(getattr(stream.process, name)) for stream in streams})
-        made = promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher
-        yield made(f"exported_{name}" if name in added else name, values)
+        yield _matcher(f"exported_{name}" if name in added else name, values)
+
+
+def _matcher(label: str, values: Sequence[str]) -> str:
+    """Return the matcher for these values of a label, of which one that is long was cut."""
+    return (promql.beginning if max(map(len, values)) >= LABEL_CHARACTERS else promql.matcher)(label, values)

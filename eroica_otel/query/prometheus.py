@@ -22,6 +22,8 @@ from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS, Asker, Look,
 from eroica_otel.query.otlp import Delivery
 from eroica_otel.query.reading import Shown
 from eroica_otel.query.scraped import Episode, Process, Stream
+from eroica_otel.query.store import WORKERS_MOST
+from eroica_otel.query.strangers import strangers
 from eroica_otel.rounds import Rounds
 from eroica_otel.table import Table
 from eroica_otel.tabled import taken
@@ -32,6 +34,8 @@ _SPACINGS = 4.0
 _KEPT_SECONDS = 2 * _MOST_SECONDS
 _ERRORS_KEPT = 64
 _WHOLE = 0.98
+_SERIES = 4
+"""Series of one name that a look holds for each worker that is followed: replicas, and processes before a restart."""
 LARGE_WORKERS = 4096
 """Jobs of so many workers are read into tables: an object for each pattern would be too much."""
 _OF_ONE_QUESTION = ("refused", "too_large", "malformed")
@@ -65,6 +69,7 @@ class PrometheusSource:
         guard: Guard = unguarded,
         clock: Callable[[], float] = time.monotonic,
         large: int = LARGE_WORKERS,
+        workers: int = WORKERS_MOST,
     ) -> None:
         """Prepare; nothing is asked before ``start``.
 
@@ -76,6 +81,7 @@ class PrometheusSource:
             guard: Runs one look; what it does not let through cannot end the thread.
             clock: Monotonic seconds.
             large: Workers from which a job is large.
+            workers: How many workers are followed at once.
 
         Raises:
             ConfigError: certificates or token cannot be loaded.
@@ -83,7 +89,7 @@ class PrometheusSource:
         self._backend, self._accept, self._say, self._guard, self._clock = backend, accept, say, guard, clock
         self._take, self._large = take, large
         client = Client(backend)
-        self._asker = Asker(client, backend.match, backend.api)
+        self._asker = Asker(client, backend.match, backend.api, _SERIES * workers)
         self.url, self.failures = client.url, 0
         self._latest: dict[Process, float] = {}
         self._seen, self._delivered = dict[_Shown, float](), dict[_Shown, float]()
@@ -207,10 +213,23 @@ class PrometheusSource:
 
     def _read_table(self, take: Take, group: _Group, now: float) -> bool | None:
         """Read and deliver one window of a large job; return whether all of it was there, None of a hang."""
+        group = self._of_our_schema(group, now)
+        if not group:
+            return True
         table = self._table(group)
         if "blocked" in table.workers.reason.distinct(range(len(table.workers))):
             return None
         return self._deliver_table(take, table, group, now)
+
+    def _of_our_schema(self, group: _Group, now: float) -> _Group:
+        """Return who can be read; of the others nothing but their schema is handed over, so that they are refused."""
+        at = max(episode.begin for _, episode in group) + SETTLE_SECONDS
+        others = strangers(self._asker, self._backend.match, at)
+        for stream, episode in group:
+            if stream in others:
+                self._delivered[stream.process, episode.window_id] = now
+                self._hand_over(stream, [others[stream]], 0.0)
+        return [one for one in group if one[0] not in others]
 
     def _table(self, group: _Group) -> Table:
         (stream, first), begins = group[0], [episode.begin for _, episode in group]

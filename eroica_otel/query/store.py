@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from eroica_otel import names
-from eroica_otel.errors import QueryError
+from eroica_otel.errors import QueryError, one_line
 from eroica_otel.model import STATES, Identity, Point, WorkerWindow
 from eroica_otel.query.arrived import Arrived as Arrived
 from eroica_otel.query.decode import decode, identity
@@ -26,11 +26,13 @@ from eroica_otel.tabled import taken
 WINDOWS_KEPT = 16
 JOBS_KEPT = 64
 WORKERS_MOST = 2**17
-"""Workers of all jobs that are known at once."""
+"""Workers of all jobs that are known at once, unless the owner of a store wants more of them."""
 PATTERNS_MOST = 2**22
 """Patterns of all windows that are held at once, about 2 GB; beyond it the windows that came first are let go."""
 ROWS_A_PATTERN = 16
 """Patterns in a table that take as much memory as one that is an object."""
+FORGOTTEN_SECONDS = 600.0
+"""A job that was silent for so long gives way to another where there are too many workers; its findings have ended."""
 LIVE_SECONDS = 60.0
 """Two processes are live at once when both delivered within this time."""
 _INTERVALS = 5
@@ -136,7 +138,7 @@ class Store:
         """
         who = identity(delivery.points)
         with self._lock:
-            self._admit(who)
+            self._admit(who, now)
             job = self._job((who.team, who.training_job), now)
             worker = job.workers.setdefault(who.rank, _Worker(who))
             _refresh(worker, who, delivery, now)
@@ -186,12 +188,20 @@ class Store:
         with self._lock:
             return tuple(_snapshot(key, job) for key, job in self._jobs.items())
 
-    def _admit(self, who: Identity) -> None:
+    def _admit(self, who: Identity, now: float) -> None:
         job = self._jobs.get((who.team, who.training_job))
         if job is not None and who.rank in job.workers:
             return
-        if sum(len(job.workers) for job in self._jobs.values()) >= self._most_workers:
-            raise QueryError(f"{self._most_workers} workers deliver already; start another localizer for this job")
+        while sum(len(job.workers) for job in self._jobs.values()) >= self._most_workers:
+            key, longest = next(iter(self._jobs.items()))
+            if now - longest.last_seen < FORGOTTEN_SECONDS:
+                name = one_line(who.training_job, 80)
+                raise QueryError(
+                    f"{self._most_workers:,} workers are followed already and no more of {name}, so that nobody sees "
+                    "when these hang or recover; raise --workers, or let another localizer follow some of the jobs "
+                    "(--match)"
+                )
+            del self._jobs[key]
 
     def _job(self, key: JobKey, now: float) -> _Job:
         job = self._jobs.setdefault(key, _Job(now))

@@ -139,7 +139,7 @@ def _by_id(facts: Facts, metric: names.Metric) -> dict[str, list[Part]]:
 def _merged(parts: Sequence[Part]) -> tuple[Codes, Floats]:
     """Return what is measured of a function, by row."""
     rows = parts[0][1] if len(parts) == 1 else np.concatenate([rows for _, rows, _ in parts])
-    values = np.concatenate([np.asarray(values, np.float32) for _, _, values in parts])
+    values = np.concatenate([_single(values) for _, _, values in parts])
     here = ~np.isnan(values)
     if not here.all():
         rows, values = rows[here], values[here]
@@ -154,11 +154,17 @@ def _aligned(rows: Codes, parts: Sequence[Part], size: int) -> Floats:
     if not parts:
         return not_measured(rows.size)
     if len(parts) == 1 and parts[0][1] is rows:
-        return np.asarray(parts[0][2], np.float32)
+        return _single(parts[0][2])
     column = np.full(size, np.nan, np.float32)
     for _, where, values in parts:
-        column[where] = values
+        column[where] = _single(values)
     return column[rows]
+
+
+def _single(values: Any) -> Floats:
+    """Return numbers as float32; one that is too large for it, which no share is, becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32)
 
 
 def _column(facts: Facts, metric: names.Metric, fits: Callable[[Slot], bool] = lambda slot: True) -> Doubles:

@@ -19,6 +19,7 @@ from eroica_otel.errors import ConfigError
 from eroica_otel.jobpolicy import THRESHOLDS, WAITS, JobRule, Policies
 from eroica_otel.jobstate import Patience
 from eroica_otel.localize.policy import Policy
+from eroica_otel.query.store import WORKERS_MOST
 
 WHOLE = """
 prometheus = "http://127.0.0.1:9090"
@@ -70,6 +71,15 @@ def test_a_whole_file_is_in_force(tmp_path: Path) -> None:
     assert found.job.policies.base == Policy(material_ratio=0.08)
     assert found.job.thresholds["material_ratio"] == 0.08
     assert found.job.patience == Patience(hang_seconds=90)
+
+
+def test_how_many_workers_are_followed(tmp_path: Path) -> None:
+    assert chosen("", tmp_path).job.workers == WORKERS_MOST
+    assert chosen("workers = 1000000", tmp_path).job.workers == 1_000_000
+    assert chosen("workers = 5", tmp_path, "--workers", "200000").job.workers == 200_000
+    for wrong in ("0", "1.5", "many", "99999999", "2097153"):
+        with pytest.raises(ConfigError, match=r"EROICA_LOCALIZE_WORKERS: .* from 1 to 2097152, for example 200000"):
+            chosen("", tmp_path, EROICA_LOCALIZE_WORKERS=wrong)
 
 
 def test_the_command_line_wins_over_variables_and_these_over_the_file(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_names_from_outside_cannot_move_the_terminal(tmp_path: Path, capsys: pyt
         (["--rank", "9"], 3, f"rank 9 is not in it; without --rank the windows and their workers are listed ({WINDOW}"),
         (["--window", "17"], 3, f"holds no window 17; the newest are {WINDOW}, {WINDOW + 60}"),
         (["--window", "17", "--rank", "1"], 3, "holds no window 17"),
-        (["--job", "nobody"], 3, "holds no window of job nobody"),
+        (["--job", "nobody"], 3, "holds no window of job nobody; ask for one by eroica-otel window, or see that --job"),
         (["--job", "nobody", "--json", "-"], 3, "ask for one by eroica-otel window"),
         (["--json", "/nowhere/x"], 3, "--json /nowhere/x: No such file or directory; give another place"),
         (["--state", "x"], 2, "give one of them"),

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from eroica_otel import names
 from eroica_otel.commands.main import main
 from eroica_otel.errors import QueryError
 from eroica_otel.export import remotewire
@@ -26,7 +27,8 @@ from eroica_otel.localize.verdict import judge, judge_columns
 from eroica_otel.model import WorkerWindow
 from eroica_otel.query import files
 from eroica_otel.query.backend import BackendReader
-from eroica_otel.query.client import Backend, QueryFailed
+from eroica_otel.query.client import Backend, Client, QueryFailed
+from eroica_otel.query.look import Asker
 from eroica_otel.query.reading import Reader, Wanted
 from factories_central import LOOPBACK, all_reduce, collect, most_python, pattern, send_windows, window
 from jobs import wait_until
@@ -170,12 +172,10 @@ def test_every_reader_gives_the_same_to_the_last_bit(tmp_path: Path, capsys: pyt
         assert bits(list(files.pattern_reader([written]).windows(Wanted()))) == bits(
             list(received.windows(Wanted(window_id=early)))
         )
-        assert _printed(capsys, "--prometheus", prom.url, early) == _printed(
-            capsys, "--prometheus", victoria.url, early
-        )
-        assert _printed(capsys, "--prometheus", prom.url, early) == _printed(
-            capsys, "--state", str(tmp_path / "state"), early
-        )
+        for window_id in (early, dense):  # of either layout
+            from_prometheus = _printed(capsys, "--prometheus", prom.url, window_id)
+            assert from_prometheus == _printed(capsys, "--prometheus", victoria.url, window_id)
+            assert from_prometheus == _printed(capsys, "--state", str(tmp_path / "state"), window_id)
 
 
 def _printed(capsys: pytest.CaptureFixture[str], option: str, place: str, window_id: int) -> str:
@@ -219,3 +219,24 @@ def test_a_servers_limit_is_kept_by_smaller_questions_or_named_with_its_option(
                 assert isinstance(failed.value, QueryFailed)
                 assert failed.value.outcome == "too_large", failed.value
                 assert f"raise {option.rstrip('=')} " in str(failed.value)
+
+
+def _looked(asker: Asker) -> bool:
+    return len(asker.look(300.0).chosen) == SIZE
+
+
+@pytest.mark.parametrize(
+    ("start", "option"), [(prometheus, "--query.max-samples="), (victoria_metrics, "-search.maxUniqueTimeseries=")]
+)
+def test_who_a_server_will_not_show_at_once_is_followed_in_parts(start: Any, option: str, tmp_path: Path) -> None:
+    """Five workers have a series for each of seven states; twenty are shown at a time."""
+    now = time.time()
+    with start(tmp_path / "server", options=[f"{option}20"]) as server:
+        push(server.url, odd_windows(int(now) - 30), now - 10)
+        asker = Asker(Client(Backend(server.url)), "")
+        wait_until(partial(_looked, asker), "the workers to be there")
+        found = asker.look(300.0)
+        states = [point.labels["rank"] for points in found.points.values() for point in points
+                  if point.name == names.WORKER_STATE.name]  # fmt: skip
+        assert sorted(states) == [str(rank) for rank in range(SIZE)]
+        assert asker.counts["too_large"] == 1

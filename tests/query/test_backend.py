@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,27 @@ def test_a_window_of_a_number_of_workers_that_no_job_has_is_none(server: Backend
     reader = tells(server, counted(str(WINDOW), workers))
     assert reader.shown(Wanted()) == []
     assert list(reader.tables(Wanted())) == []
+
+
+def test_workers_that_are_too_many_at_once_are_counted_in_parts(server: BackendServer) -> None:
+    reader = tells(server)
+    others = server.reply
+
+    def reply(request: Request) -> None:
+        question = request.fields.get("query", "")
+        part = re.search(r'rank=~"([^"]*)"', question)
+        if not question.startswith("count_values"):
+            others(request)
+        elif part is None:
+            request.send(422, b'{"error":"query processing would load too many samples"}')
+        else:
+            some = sum(re.fullmatch(part[1], rank) is not None for rank in "0123")
+            request.send(200, success([counted(str(WINDOW), some)] if some else []))
+
+    server.reply = reply
+    assert reader.shown(Wanted()) == [THERE]
+    assert [one.identity.rank for one in reader.windows(Wanted())] == [0, 1, 2, 3]
+    assert [one.identity.rank for one in reader.windows(Wanted(ranks=frozenset({1, 3})))] == [1, 3]
 
 
 def test_in_a_stream_they_cost_nothing_either(server: BackendServer) -> None:

@@ -30,7 +30,7 @@ def _windows(draw: st.DrawFn) -> WorkerWindow:
             beta=draw(_share), mu=draw(_optional), sigma=draw(_optional), noise_seconds=draw(_optional),
             stack=tuple(draw(st.lists(st.just("train:main:10"), max_size=4))),
         )
-        for function_id in ids
+        for function_id in sorted(ids)  # equal shares come by id
     ]  # fmt: skip
     who = Identity(draw(_text), draw(st.integers(0, 9999)), draw(_text), world_size=draw(st.integers(1, 9999)))
     return replace(

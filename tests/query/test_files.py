@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from eroica_otel.errors import ConfigError, QueryError
-from eroica_otel.model import WorkerWindow
+from eroica_otel.model import SCHEMA, WorkerWindow
 from eroica_otel.query import files
 from eroica_otel.query.journal import MAGIC, Journal
 from eroica_otel.query.reading import Shown, Wanted
@@ -97,6 +97,27 @@ def test_a_file_of_another_kind_or_version_is_refused_with_its_line(change: dict
     path.write_bytes(path.read_bytes() + json.dumps(json.loads(path.read_text()) | change).encode())
     with pytest.raises(QueryError, match=r"one\.jsonl, line 2: "):
         list(files.pattern_reader([path]).windows(Wanted()))
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (SCHEMA + 1, rf"it is of schema {SCHEMA + 1}, this version reads {SCHEMA - 1} and {SCHEMA}; read it by the "),
+        (-1, r"it is of schema -1, this version reads .*; write it anew by eroica-otel query --json"),
+        (None, rf'it has no "schema": {SCHEMA}; write it anew'),
+        ("1", rf'it has no "schema": {SCHEMA}; write it anew'),
+        (True, rf'it has no "schema": {SCHEMA}; write it anew'),
+    ],
+)
+def test_another_schema_is_refused_by_name(schema: object, why: str) -> None:
+    with pytest.raises(QueryError, match=f"^{why}"):
+        files.window_of(json.dumps(json.loads(files.line_of(window())) | {"schema": schema}).encode())
+
+
+def test_this_schema_and_the_one_before_are_read() -> None:
+    for schema in (SCHEMA - 1, SCHEMA):
+        line = json.dumps(json.loads(files.line_of(window())) | {"schema": schema}).encode()
+        assert files.window_of(line) == window()
 
 
 def test_a_folder_is_all_its_pattern_files(tmp_path: Path) -> None:

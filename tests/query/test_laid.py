@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,19 @@ def test_windows_come_out_of_vectors_as_out_of_labels(desk: Desk) -> None:
     assert desk.look() + desk.look() == first
     write(desk.server, NOW + 8, second)
     assert desk.look() + desk.look() == second
+
+
+def test_a_large_job_whose_name_is_cut_is_found_by_what_is_left_of_it(desk: Desk) -> None:
+    given = [replace(one, identity=replace(one.identity, training_job="x" * 300)) for one in windows(kinds=KINDS)]
+    taken: list[tuple[tuple[str, str], list[int]]] = []
+    desk.source = PrometheusSource(
+        Backend(desk.server.url), desk.deliveries.append, say=print, clock=lambda: desk.now, large=4,
+        take=lambda key, table: taken.append((key, table.workers.rank.tolist())),
+    )  # fmt: skip
+    write(desk.server, NOW - 20, given)
+    for _ in range(2):  # until it has settled
+        desk.look()
+    assert taken == [(("vision", "x" * 256), [0, 1, 2, 3])]
 
 
 def test_a_window_whose_dictionary_comes_later_waits_for_it(desk: Desk) -> None:

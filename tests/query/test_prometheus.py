@@ -11,7 +11,7 @@ from backends import NOW, BackendServer, Request, backend, success
 from eroica_otel import names
 from eroica_otel.errors import QueryError
 from eroica_otel.export.points import window_points
-from eroica_otel.model import Point, WorkerWindow
+from eroica_otel.model import SCHEMA, Point, WorkerWindow
 from eroica_otel.query.client import Backend
 from eroica_otel.query.decode import decode, identity
 from eroica_otel.query.look import RANKS_PER_QUERY, SETTLE_SECONDS
@@ -470,6 +470,38 @@ def test_what_is_too_much_at_once_is_asked_for_in_halves(desk: Desk) -> None:
     assert desk.source.requests()["too_large"] == 3
 
 
+def few_at_once(desk: Desk, most: int) -> Callable[[Request], None]:
+    """Return a reply that refuses answers of more than ``most`` series."""
+
+    def reply(request: Request) -> None:
+        answer = desk.server.samples.answer(request.fields)
+        if answer.count(b'"metric"') > most:
+            request.send(422, b'{"error":"query processing would load too many samples into memory"}')
+        else:
+            request.send(200, answer)
+
+    return reply
+
+
+def test_a_job_that_is_too_large_for_one_question_is_followed_in_parts(desk: Desk) -> None:
+    many = [replace(one, identity=who(rank)) for rank in range(15) for one in whole()[:1]]
+    desk.server.samples.scrape(NOW - 20, NOW, many)
+    desk.server.reply = few_at_once(desk, 3)
+    assert len({point.labels["rank"] for one in desk.look() for point in one.points}) == 15
+    assert desk.source.requests()["too_large"] == 1 + 4  # all; then the windows of 15, 7, 3 and 1
+    assert "too many samples" in desk.lines[0]
+    desk.server.reply = desk.server.good
+    desk.look(after=5)
+    assert sorted(one.identity.rank for one in desk.windows()) == list(range(15))
+
+
+def test_more_workers_than_a_look_may_hold_are_refused_with_the_remedy(desk: Desk) -> None:
+    desk.server.samples.scrape(NOW - 20, NOW, whole())
+    desk.source = PrometheusSource(Backend(desk.server.url), desk.take, say=desk.lines.append, workers=0)
+    assert desk.look() == []
+    assert desk.lines[-1].startswith(f"cannot read {desk.server.url}: it holds more than 0 series of one name; let")
+
+
 def test_an_answer_that_is_nonsense_is_counted_as_such(desk: Desk) -> None:
     desk.server.reply = lambda request: request.send(200, b"<html>login</html>")
     desk.look()
@@ -481,13 +513,13 @@ def test_an_answer_that_is_nonsense_is_counted_as_such(desk: Desk) -> None:
 
 def test_an_error_of_the_one_who_takes_is_counted(desk: Desk) -> None:
     def refuse(delivery: Delivery) -> None:
-        raise QueryError("131072 workers deliver already; start another localizer for this job")
+        raise QueryError("131,072 workers are followed already; raise --workers")
 
     desk.refuse = refuse
     desk.server.samples.add(NOW - 5, [*window_points(window(0)), *status_points(who(0))], instance="a")
     desk.look()
     assert desk.source.failures == 1
-    assert "start another localizer" in desk.lines[-1]
+    assert "raise --workers" in desk.lines[-1]
 
 
 def large(desk: Desk, size: int = 4) -> list[tuple[tuple[str, str], Table]]:
@@ -539,6 +571,30 @@ def test_rows_that_are_not_whole_wait_for_the_next_look_and_then_are_all_there_i
     desk.look(after=5)
     assert [sorted(table.workers.rank.tolist()) for _, table in taken] == [[0, 1, 2], [3]]
     assert desk.source.settled
+
+
+def told(rank: int, schema: str) -> Point:
+    """Return what a worker says of its version."""
+    return Point(names.BUILD_INFO.name, who(rank).labels() | {"schema": schema, "version": "9"}, 1.0)
+
+
+def test_of_a_large_job_workers_of_another_schema_are_handed_over_to_be_refused(desk: Desk) -> None:
+    taken = large(desk)
+    given = whole()
+    for one in given:
+        instance = f"10.0.0.{one.identity.rank}:9464"
+        schemas = {1: [str(SCHEMA + 1)], 3: [str(SCHEMA + 1), str(SCHEMA)]}  # rank 3 was updated since
+        for when, schema in enumerate(schemas.get(one.identity.rank, [str(SCHEMA), str(SCHEMA)])):
+            says = [told(one.identity.rank, schema)]
+            desk.server.samples.add(NOW - 30 + when, says, instance=instance, job="training")
+    desk.server.samples.scrape(NOW - 20, NOW, given)
+    desk.look()
+    ((_, table),) = taken
+    assert sorted(table.workers.rank.tolist()) == [0, 2, 3]
+    build = [point for one in desk.deliveries for point in one.points if point.name == names.BUILD_INFO.name]
+    assert [(point.labels["rank"], point.labels["schema"]) for point in build] == [("1", str(SCHEMA + 1))]
+    desk.look(after=5)
+    assert len(taken) == 1
 
 
 def test_a_rank_that_is_none_holds_up_no_large_job(desk: Desk) -> None:

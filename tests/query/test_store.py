@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eroica_otel.errors import QueryError
-from eroica_otel.query.store import Store
+from eroica_otel.query.store import FORGOTTEN_SECONDS, Store
 from factories_central import WINDOW, collect, delivery, identity, pattern, status_points, window
 
 KEY = ("vision", "llm-7b")
@@ -123,11 +123,26 @@ def test_there_is_a_most_of_workers_and_those_that_are_known_go_on() -> None:
     for rank in (0, 1):
         store.add(delivery(status_points(identity(rank))), 1.0)
     for who in (identity(2), identity(0, training_job="another")):
-        with pytest.raises(QueryError, match="2 workers deliver already"):
+        with pytest.raises(QueryError, match=r"^2 workers are followed already .*; raise --workers, or .*--match"):
             store.add(delivery(status_points(who)), 2.0)
     store.add(delivery(status_points(identity(1), "healthy")), 3.0)
     assert store.jobs()[0].workers[1].state == "healthy"
     assert len(store.jobs()) == 1
+
+
+def test_jobs_that_have_ended_take_no_place_of_those_that_live() -> None:
+    store = Store(workers=3)
+    for rank in (0, 1):
+        store.add(delivery(status_points(identity(rank, training_job="ended"))), 0.0)
+    store.add(delivery(status_points(identity(0, training_job="lives"))), 1.0)
+    store.add(delivery(status_points(identity(0, training_job="lives"))), FORGOTTEN_SECONDS - 1)
+    with pytest.raises(QueryError, match="3 workers are followed already"):
+        store.add(delivery(status_points(identity(0, training_job="new"))), FORGOTTEN_SECONDS - 1)
+    store.add(delivery(status_points(identity(0, training_job="new"))), FORGOTTEN_SECONDS)
+    assert [job.key[1] for job in store.jobs()] == ["lives", "new"]
+    store.add(delivery(status_points(identity(1, training_job="lives"))), FORGOTTEN_SECONDS)
+    with pytest.raises(QueryError, match="3 workers are followed already and no more of lives"):
+        store.add(delivery(status_points(identity(2, training_job="lives"))), FORGOTTEN_SECONDS)
 
 
 def test_beyond_the_most_of_patterns_the_oldest_window_is_let_go() -> None:
