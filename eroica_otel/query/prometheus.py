@@ -94,8 +94,7 @@ class PrometheusSource:
         self._latest: dict[Process, float] = {}
         self._seen, self._delivered = dict[_Shown, float](), dict[_Shown, float]()
         self._partial = dict[_Shown, int]()
-        self._spacing, self._last_good = 0.0, -1.0
-        self.missed_seconds = 0.0
+        self._spacing, self._last_good, self.missed_seconds = 0.0, -1.0, 0.0
         self.down, self._empty, self.settled = "", False, False
         self._told, self._rest = set[str](), 0.0
         self._refused: QueryFailed | None = None
