@@ -30,6 +30,8 @@ PAGE_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 """Head start of the helper of local rank 0, so that it holds the port where nothing is in its way."""
+SAID_AT = 2
+"""Failures in a row that are told: at the first one the holder may have ended since, and nobody is found there."""
 _AT_A_TIME = 16
 _KIND = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -44,7 +46,7 @@ class NodePage:
         self._address = Address(host, port, flag="OTEL_EXPORTER_PROMETHEUS_PORT")
         self._directory = folder.parent
         self._failed = failed
-        self._said = False
+        self._failures = 0
         self._own = _serve_page(folder, lambda: generate_latest(registry))
         self._node: BoundedServer | None = None
         self._stopping = threading.Event()
@@ -84,8 +86,8 @@ class NodePage:
         try:
             node = BoundedServer(self._address, NodeHandler)
         except (DeliveryError, ConfigError) as error:
-            if not self._held_by_sibling() and not self._said:
-                self._said = True
+            self._failures = 0 if self._held_by_sibling() else self._failures + 1
+            if self._failures == SAID_AT:
                 self._failed(f"no delivery by prometheus: {error}; or {OTHER_PORT}")
             return
         node.start("eroica-node-port")

@@ -129,6 +129,21 @@ def test_a_port_that_somebody_else_holds_is_told_once_with_the_remedy(
     assert "set OTEL_EXPORTER_PROMETHEUS_PORT to a free range" in text
 
 
+@pytest.mark.parametrize(("siblings", "told"), [((False, True, False), 0), ((False, False, False), 1)])
+def test_a_holder_that_ends_while_it_is_looked_for_is_no_stranger(
+    workers: Node, monkeypatch: pytest.MonkeyPatch, siblings: tuple[bool, ...], told: int
+) -> None:
+    looks = iter(siblings)
+    monkeypatch.setattr(NodePage, "_held_by_sibling", lambda page: next(looks))
+    (workers.directory / "pid-0").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", workers.port)):
+        page = NodePage(registry(0), workers.directory / "pid-0", "127.0.0.1", workers.port, workers.failures.append)
+        for _ in siblings:
+            page._try()
+    page._own.server_close()
+    assert len(workers.failures) == told
+
+
 def test_pages_are_merged_family_by_family() -> None:
     one, two = generate_latest(registry(0)), generate_latest(registry(1, "eroica_other"))
     text = merged([one, b"", two, generate_latest(registry(2))]).decode()
