@@ -44,7 +44,8 @@ class Answers(Client):
     def __init__(self, workers: int, digits: int) -> None:
         self.now = NOW
         self._workers, self.making_seconds = workers, 0.0
-        self._matching = {f'rank=~"{one}"' if one else "": re.compile(one or ".*", re.DOTALL) for one in endings(digits)}
+        parts = ((f'rank=~"{one}"' if one else "", one or ".*") for one in endings(digits))
+        self._matching = {matcher: re.compile(one, re.DOTALL) for matcher, one in parts}
 
     def post(self, path: str, fields: Mapping[str, str]) -> bytes:
         """Return the answer to a question about one metric."""
