@@ -88,8 +88,7 @@ class PrometheusSource:
         """
         self._backend, self._accept, self._say, self._guard, self._clock = backend, accept, say, guard, clock
         self._take, self._large = take, large
-        client = Client(backend)
-        self._asker = Asker(client, backend.match, backend.api, _SERIES * workers)
+        self._asker = Asker(client := Client(backend), backend.match, backend.api, _SERIES * workers)
         self.url, self.failures = client.url, 0
         self._latest: dict[Process, float] = {}
         self._seen, self._delivered = dict[_Shown, float](), dict[_Shown, float]()
