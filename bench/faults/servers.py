@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -69,10 +70,11 @@ class _Samples(socketserver.StreamRequestHandler):
     server: Server
 
     def handle(self) -> None:
-        for line in self.rfile:
-            rank, size = json.loads(line)
-            self.server.throttle.wait(rank, size)
-            self.wfile.write(bytes(size))
+        with suppress(OSError):  # the training ends, or its link does
+            for line in self.rfile:
+                rank, size = json.loads(line)
+                self.server.throttle.wait(rank, size)
+                self.wfile.write(bytes(size))
 
 
 class _Objects(http.server.BaseHTTPRequestHandler):
