@@ -78,16 +78,30 @@ def _peak(
     """Return {name: 90th percentile}; {} without samples while ``whole`` lasts. ``known`` is as of ``held_use``."""
     if times.size < 2:
         return {}
-    first, last = int(times[0]), int(times[-1])
-    borders = np.arange(first, last + 1, BIN_NS)
-    weight = inside(union(clip(whole, first, int(borders[-1]))), borders)
+    first, borders = int(times[0]), _borders(times, whole)
+    if borders.size < 2:
+        return {}
+    weight = inside(union(clip(whole, int(borders[0]), int(borders[-1]))), borders)
     if known is not None:  # a bin of which a part is not known is left out
         weight = np.where(np.diff(np.interp(borders - first, times - first, known)) < BIN_NS - 1, 0, weight)
     if not weight.sum():
         return {}
     # From the first sample on: as a float64 a time since 1970 is only good to 256 ns.
-    rates = np.diff(np.interp(borders - first, times - first, counter)) / (peak_per_second * BIN_NS / NANOSECONDS)
+    # A counter that goes back has begun anew: what it counted meanwhile is not known, and never less than nothing.
+    grown = np.append(0.0, np.cumsum(np.maximum(np.diff(np.asarray(counter, np.float64)), 0.0)))
+    rates = np.diff(np.interp(borders - first, times - first, grown)) / (peak_per_second * BIN_NS / NANOSECONDS)
     return {name: _weighted_quantile(rates, weight)}
+
+
+def _borders(times: Times, whole: Intervals) -> Times:
+    """Return the borders of the bins from the first sample on, as far as samples and ``whole`` reach, and no further:
+    one sample with a wrong time must not ask for a bin each 5 ms until then.
+    """
+    first, last = int(times[0]), int(times[-1])
+    if not whole.start.size:
+        return np.zeros(0, np.int64)
+    low = first + max(int(whole.start.min()) - first, 0) // BIN_NS * BIN_NS
+    return np.arange(low, min(last, int(whole.end.max()) + BIN_NS) + 1, BIN_NS)
 
 
 def _weighted_quantile(values: NDArray[np.float64], weight: Times) -> float:

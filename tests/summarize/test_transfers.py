@@ -60,3 +60,17 @@ def test_without_speed_samples_or_overlap_there_is_no_peak() -> None:
     assert link_peaks(capture(nic_peak_bytes=1e6), _time((0, 10 * MS))) == {}
     assert link_peaks(capture(nic=samples, nic_peak_bytes=1e6), _time((50 * MS, 60 * MS))) == {}
     assert link_peaks(capture(nic=samples, nic_peak_bytes=1e6), _time()) == {}
+
+
+def test_a_counter_that_goes_back_tells_no_rate_below_nothing() -> None:
+    samples = [(0, 0, 0), (5 * MS, 1000, 500), (10 * MS, 0, 1000), (15 * MS, 500, 1500)]
+    window = capture(end=15 * MS, nic=samples, nic_peak_bytes=1e6)
+    assert link_peaks(window, _time((5 * MS, 10 * MS))) == pytest.approx({"nic_tx": 0.0, "nic_rx": 0.1})
+    assert link_peaks(window, _time((10 * MS, 15 * MS))) == pytest.approx({"nic_tx": 0.1, "nic_rx": 0.1})
+
+
+def test_a_sample_with_a_wrong_time_asks_for_no_bins_until_then() -> None:
+    samples = [(0, 0, 0), (5 * MS, 1000, 500), (10 * MS, 1500, 1000), (1 << 62, 1500, 1000)]
+    window = capture(end=15 * MS, nic=samples, nic_peak_bytes=1e6)
+    assert link_peaks(window, _time((0, 5 * MS))) == pytest.approx({"nic_tx": 0.2, "nic_rx": 0.1})
+    assert link_peaks(window, _time((5 * MS, 10 * MS))) == pytest.approx({"nic_tx": 0.1, "nic_rx": 0.1})
